@@ -29,7 +29,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("public API", ("dibs",)),
     (
         "internal interfaces",
-        ("dibs._interface", "dibs._process", "dibs._diagnostics", "dibs._tally"),
+        ("dibs._wording", "dibs._interface", "dibs._process", "dibs._diagnostics", "dibs._tally"),
     ),
     ("HTTP engine", ("dibs._http",)),
     ("clients", ("dibs._async", "dibs._sync")),
@@ -48,7 +48,8 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
 FACTS = {"dibs.errors", "dibs.events", "dibs.claims"}
 PUBLIC = {"dibs", *FACTS}
 INTERFACES = {
-    *("dibs._interface", "dibs._process", "dibs._diagnostics", "dibs._tally", "dibs._http")
+    *("dibs._interface", "dibs._process", "dibs._wording", "dibs._diagnostics", "dibs._tally"),
+    "dibs._http",
 }
 """What integrations and commands may use of dibs beside its public API."""
 USERS = {*PUBLIC, "dibs.integrations", "dibs.testing"}
@@ -74,11 +75,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "dibs.testing": {*PUBLIC, "dibs._server"},
     "dibs.__main__": {"dibs.cli"},
-    "dibs.cli": {*PUBLIC, "dibs._interface"},
+    "dibs.cli": {*PUBLIC, "dibs._interface", "dibs._process", "dibs._wording"},
     "dibs.scheduler": PUBLIC,
     "dibs.doctor": {*FACTS, "dibs._diagnostics"},
-    "dibs.console": {*PUBLIC, "dibs._interface", "dibs._process", "dibs._tally"},
+    "dibs.console": {*PUBLIC, "dibs._interface", "dibs._process", "dibs._wording", "dibs._tally"},
     "dibs": {*FACTS, "dibs._async", "dibs._sync", "dibs._core"},
+    "dibs._wording": {"dibs._interface"},
     "dibs._interface": {
         "dibs.errors",
         "dibs._async",

@@ -39,7 +39,6 @@ RENAMES = {
     "enter_async_context": "enter_context",
     "push_async_callback": "callback",
     "StopAsyncIteration": "StopIteration",
-    **{name: f"Thread{name}" for name in ("Deduplication", "Dispatcher", "WorkerPool")},
 }
 WRAPPERS = {"Awaitable": 1, "Coroutine": 3}  # how many arguments; the last is what stays
 # A backslash and its letter come first: in "\nAsyncLease" the word is not nAsyncLease.

@@ -11,6 +11,8 @@ class Identity:
         self.holder = f"{gethostname()}:{getpid()}"
         """For people."""
         self._prefix = urandom(9).hex().encode()
+        self.waiter = b"%b@%b" % (self._prefix[:12], self.holder.encode())
+        """What it is called where it waits; no part of a token that proves anything."""
         self.new_token = token_maker(self._prefix, self.holder.encode())
         """Proof of ownership, never used before."""
 

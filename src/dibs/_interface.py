@@ -4,6 +4,7 @@ The public API is `dibs`, `dibs.errors`, `dibs.events` and `dibs.claims`. Integr
 there, from here, and from `dibs._http`; a test checks it. Nothing here is for applications.
 """
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ._core.done import DIALECTS, Refused, ddl, remaining, shown
@@ -12,6 +13,7 @@ from ._core.entries import (
     KINDS,
     MOST_SHOWN,
     Entry,
+    Fire,
     Kind,
     Permit,
     cut,
@@ -26,7 +28,9 @@ from ._core.inspection import Outcome, Page, ServerFacts, exactly
 from ._core.keys import Seconds, Template, seconds
 from ._core.once import NO_PAYLOAD, Replay
 from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
+from ._core.schedule import next_fires
 from ._core.shapes import returned_type
+from ._core.throttle import ThrottleKeywords, Throttling
 from ._databases import NotOurs
 from ._forks import RenewedLock, fork_safe_lock
 from ._server.die_with_parent import ended_with_parent
@@ -48,13 +52,14 @@ if TYPE_CHECKING:
 
     __all__ = [
         "DIALECTS", "KINDS", "MOST_SHOWN", "UNGUARDED_TOKEN", "AsyncClaim", "AsyncInspector",
-        "AsyncWithin", "AsyncWork", "Claim", "ClaimOptions", "ClaimRequest", "Entry",
+        "AsyncWithin", "AsyncWork", "Claim", "ClaimOptions", "ClaimRequest", "Entry", "Fire",
         "HoldKeywords", "How", "Inspector", "Kind", "NotOurs", "OutagePolicy", "Outcome", "Page",
-        "Permit", "RenewedLock", "Replay", "Seconds", "ServerFacts", "Template", "Within", "Work",
-        "check_hold", "checked_fence", "claiming", "cut", "ddl", "ended_with_parent", "exactly",
-        "fingerprint", "fork_safe_lock", "inspector", "is_shortened", "lend", "opening",
-        "printable", "refusal_in", "remaining", "returned_type", "row_of", "seconds", "shorten",
-        "shown", "transactions",
+        "Permit", "RenewedLock", "Replay", "Seconds", "ServerFacts", "Template",
+        "ThrottleKeywords", "Throttling", "Within", "Work", "check_hold", "checked_fence",
+        "claiming", "cut", "ddl", "ended_with_parent", "exactly", "fingerprint", "fork_safe_lock",
+        "inspector", "is_shortened", "lend", "next_fires", "opening", "printable", "refusal_in",
+        "remaining", "returned_type", "row_of", "seconds", "shorten", "shown", "throttling",
+        "transactions",
     ]  # fmt: skip
 
 
@@ -143,3 +148,14 @@ def inspector(dibs: "AsyncDibs") -> "AsyncInspector": ...
 def inspector(dibs: Any) -> Any:
     """Reads what the server of *dibs* holds in its namespace, and frees what a person wants."""
     return dibs._inspector()
+
+
+@overload
+def throttling(dibs: "Dibs", key: str, name: str, options: ThrottleKeywords) -> Throttling: ...
+@overload
+def throttling(
+    dibs: "AsyncDibs", key: str, name: str, options: ThrottleKeywords
+) -> Awaitable[Throttling]: ...
+def throttling(dibs: Any, key: str, name: str, options: ThrottleKeywords) -> Any:
+    """What `Dibs.throttle` does, with what is left in place of Busy. Unavailable: as there."""
+    return dibs._throttle(key, name, options)

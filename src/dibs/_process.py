@@ -1,13 +1,15 @@
 """What one client does in this process: leases it has, who waits, what is loaded, its breakers.
 
-Read from memory: nothing is asked of the server, nothing is changed.
+Read from memory: nothing is asked of the server, nothing is changed. And whether the process of a
+holder is alive.
 """
 
+import os
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ._core.lease import LeaseState, parts_of
-from ._system import monotonic
+from ._system import gethostname, monotonic
 from .events import Listener
 
 
@@ -117,3 +119,20 @@ def _breaker(breaker: Any, now: float) -> BreakerState:
 
 def _text(key: bytes) -> str:
     return key.decode("utf-8", "replace")
+
+
+# ---- other processes
+
+
+def alive(holder: str | None) -> Literal["running", "ended", "unknown"]:
+    """Whether the process of *holder* is there, as far as this machine can tell."""
+    host, _, pid = (holder or "").rpartition(":")
+    if host != gethostname() or not (pid.isdecimal() and 0 < int(pid) < 2**31):
+        return "unknown"
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return "ended"
+    except OSError:  # another user's
+        return "running"
+    return "running"

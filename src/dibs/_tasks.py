@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import math
 import sys
 import threading
 import traceback
@@ -25,8 +26,9 @@ from ._transport.multiplexed import MultiplexedTransport as Transport
 from .errors import Unavailable, UsageError
 
 __all__ = [
-    "KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard", "LoopWatch",
-    "Signal", "Transport", "WorkQueue", "check_function", "current_loop", "current_task",
+    "KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Deadlines", "Flight", "Guard",
+    "LoopWatch", "Signal", "Transport", "WorkQueue", "check_function", "current_loop",
+    "current_task",
     "deliver_behind", "ends_task", "flight_here", "gather", "gather_until", "is_cancellation",
     "monotonic", "must_await", "off_loop", "redis", "result_of", "returning_awaitables", "shutdown",
     "sleep", "within",
@@ -188,36 +190,77 @@ def _watch_loops() -> None:
             continue
 
 
+class Deadlines:
+    """Ends bodies at the deadlines of their leases: one timer for all, set for the earliest."""
+
+    def __init__(self) -> None:
+        self._bodies: dict[Body, float] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._at = math.inf
+
+    def add(self, body: "Body", deadline: float) -> None:
+        """Have *body* expire then."""
+        self._bodies[body] = deadline
+        if deadline < self._at or self._loop is not asyncio.get_running_loop():
+            self._set(deadline)
+
+    def remove(self, body: "Body") -> None:
+        """It has ended. The timer stays: others may need it."""
+        self._bodies.pop(body, None)
+
+    def _set(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._at, self._loop = at, asyncio.get_running_loop()
+        self._timer = self._loop.call_later(max(at - monotonic(), 0), self._look)
+
+    def _look(self) -> None:
+        self._at, self._timer, now = math.inf, None, monotonic()
+        for body in [each for each, at in self._bodies.items() if at <= now]:
+            self.remove(body)
+            body.expire()
+        if self._bodies:
+            self._set(min(self._bodies.values()))
+
+
 class Body:
     """The task inside a `with` block: it is cancelled when its lease is lost."""
 
-    __slots__ = ("_before", "_cancelled", "_on_deadline", "_stopped", "_task", "_timer")
+    __slots__ = ("_before", "_cancelled", "_deadlines", "_lease", "_lose", "_stopped", "_task")
 
-    def __init__(self, on_deadline: Callable[[], None]) -> None:
-        self._on_deadline = on_deadline
+    def __init__(self, lose: Callable[[Any, str], None], lease: Any, deadlines: Deadlines) -> None:
+        """*lose* is called with *lease* at its deadline."""
+        self._lose = lose
+        self._lease = lease
+        self._deadlines = deadlines
         task = asyncio.current_task()
         # Weakly: a task whose event loop was closed must be collected, for its lease to end.
         self._task = None if task is None else weakref.ref(task)
         self._before = 0 if task is None else task.cancelling()
-        self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
         self._cancelled: asyncio.CancelledError | None = None
 
+    def expire(self) -> None:
+        """Its deadline is over."""
+        self._lose(self._lease, cause_for("expired"))
+
     def stop_at(self, deadline: float) -> None:
-        """Have `on_deadline` called at *deadline*, unless it is moved or the body ends."""
-        if self._timer is not None:
-            self._timer.cancel()
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(max(deadline - monotonic(), 0), self._on_deadline)
+        """Have it lose its lease at *deadline*, unless that is moved or the body ends."""
+        self._deadlines.add(self, deadline)
 
     def stop(self) -> None:
         """Cancel the body now."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._deadlines.remove(self)
         task = None if self._task is None else self._task()
         if task is not None and not self._stopped and not task.get_loop().is_closed():
             self._stopped = True
             task.cancel()
+
+    def end(self) -> bool:
+        """It has ended. True: we have stopped it, so that it must `leave`."""
+        self._deadlines.remove(self)
+        return self._stopped
 
     async def leave(self, error: BaseException | None) -> bool:
         """The body has ended, by *error*. True: our cancellation ended it, or should have.
@@ -225,10 +268,8 @@ class Body:
         False also where somebody else cancels the task as well: their cancellation goes first.
         Where it has arrived here, `resume` raises it again.
         """
-        if self._timer is not None:
-            self._timer.cancel()
         task = None if self._task is None else self._task()
-        if not self._stopped or task is None:
+        if not self.end() or task is None:
             return False
         arrived: asyncio.CancelledError | None = None
         if not isinstance(error, asyncio.CancelledError):

@@ -24,8 +24,9 @@ from ._transport.pooled import PooledTransport as Transport
 from .errors import Unavailable, UsageError
 
 __all__ = [
-    "KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Flight", "Guard", "LoopWatch",
-    "Signal", "Transport", "WorkQueue", "check_function", "current_loop", "current_task",
+    "KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Deadlines", "Flight", "Guard",
+    "LoopWatch", "Signal", "Transport", "WorkQueue", "check_function", "current_loop",
+    "current_task",
     "deliver_behind", "ends_task", "flight_here", "gather", "gather_until", "is_cancellation",
     "monotonic", "must_await", "off_loop", "redis", "result_of", "returning_awaitables", "shutdown",
     "sleep", "within",
@@ -116,12 +117,16 @@ class LoopWatch:
         """Nothing."""
 
 
+class Deadlines:
+    """Nothing: the renewer's thread looks at deadlines."""
+
+
 class Body:
     """The thread inside a `with` block: it cannot be stopped, it looks at `lease.lost`."""
 
     __slots__ = ()
 
-    def __init__(self, on_deadline: Callable[[], None]) -> None:
+    def __init__(self, lose: Callable[[Any, str], None], lease: Any, deadlines: Deadlines) -> None:
         pass
 
     def stop_at(self, deadline: float) -> None:
@@ -129,6 +134,10 @@ class Body:
 
     def stop(self) -> None:
         """Nothing: a thread cannot be stopped."""
+
+    def end(self) -> bool:
+        """False: we never stop it."""
+        return False
 
     def leave(self, error: BaseException | None) -> bool:
         """False: we never ended it."""

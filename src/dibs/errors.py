@@ -1,7 +1,8 @@
 """The exceptions that dibs raises.
 
 DibsError                       base class
-├── Busy(key, retry_after)      another holder has the key, and the wait (if any) is over
+├── Busy(key, retry_after)      another holder has the key, and the wait (if any) is over;
+│                               or it was called too often (throttle)
 ├── Duplicate(key, retry_after, state)   submitted before: still running, or done
 ├── Mismatch(key)               submitted before, with another payload
 ├── LeaseLost(key, fence)       the lease expired or was taken over: stop writing
@@ -43,7 +44,9 @@ class DibsError(Exception):
 class Busy(DibsError):
     """Another holder has the key. `retry_after`: seconds until it expires, if it is not renewed.
 
-    inf: another program wrote the key, without a ttl. `is_here`: this very client has it.
+    inf: another program wrote the key, without a ttl. `is_here`: this very client has it. `state`
+    is "held", or "throttled" where the key was called too often; then `retry_after` is when the
+    next call is allowed.
     """
 
     def __init__(
@@ -53,15 +56,20 @@ class Busy(DibsError):
         holder: str | None = None,
         name: str = "the key",
         is_here: bool = False,  # noqa: FBT001, FBT002 – a copy is made of the arguments
+        state: Literal["held", "throttled"] = "held",
     ) -> None:
-        super().__init__(key, retry_after, holder, name, is_here)
+        super().__init__(key, retry_after, holder, name, is_here, state)
         self.is_here = is_here
+        self.state: Literal["held", "throttled"] = state
         self.key = key
         self.retry_after = retry_after
         self.holder = holder
         self.name = name
 
     def __str__(self) -> str:
+        if self.state == "throttled":
+            wait = duration_text(self.retry_after)
+            return f"{self.name} was called too often; try again in {wait}"
         by = f" by {self.holder}" if self.holder else ""
         if self.is_here:
             by = " by this process; leases are not re-entrant"

@@ -25,6 +25,7 @@ Kind = Literal[
     "rejected_write", "poison", "invalidated",
     "elected", "resigned", "deposed",
     "fired", "finished", "failed", "missed", "clock_skew",
+    "passed", "throttled",
 ]  # fmt: skip
 
 KINDS: frozenset[Kind] = frozenset(get_args(Kind))
@@ -92,6 +93,8 @@ MEASURES: dict[Kind, Measure] = {
     "failed": Measure(WARNING, "took", "run"),
     "missed": Measure(WARNING),
     "clock_skew": Measure(WARNING),
+    "passed": Measure(DEBUG, answered=None, grants=True),
+    "throttled": Measure(DEBUG, answered=True),
 }
 """Listeners translate this table, and decide nothing themselves."""
 
@@ -193,9 +196,9 @@ class Event:
     at: float
     """Wall-clock seconds since the epoch."""
     guarded: bool | None = None
-    """acquired, claimed, released, detached, resumed, elected, fired: False when the store was out
-    and the policy let it through. outage: True when the call was refused, as the policy "closed"
-    says."""
+    """acquired, claimed, released, detached, resumed, elected, fired, passed: False when the store
+    was out and the policy let it through. outage: True when the call was refused, as the policy
+    "closed" says."""
     waited: float | None = None
     """acquired, busy, waited, claimed, resumed, replayed, duplicate, elected: seconds spent waiting
     for others."""
@@ -203,7 +206,8 @@ class Event:
     """released, completed, late, lost, leaked, detached, resigned, deposed: seconds since it was
     acquired."""
     retry_after: float | None = None
-    """busy, duplicate: seconds until the key is free at the latest."""
+    """busy, duplicate: seconds until the key is free at the latest. throttled: until the next call
+    is allowed."""
     state: Literal["running", "done"] | None = None
     """duplicate: whether the first one is still at work."""
     source: Source | None = None

@@ -31,7 +31,7 @@ def test_a_key_that_nobody_holds_is_not_found(shop: Shop) -> None:
     done = run(shop.url, "peek", "job:other", "--namespace", "shop:")
     assert done.code == 1 and "nobody" in done.out
     done = run(shop.url, "peek", "job:~00000000", "--namespace", "shop:", "--json")
-    assert done.code == 1 and done.json == {"found": False, "entry": None}
+    assert done.code == 1 and done.json == {"found": False, "entry": None, "elsewhere": []}
 
 
 def test_a_schedule_that_has_not_run_yet_is_told_from_one_that_has(shop: Shop) -> None:

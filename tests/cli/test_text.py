@@ -3,9 +3,9 @@
 import pytest
 
 from dibs._interface import MOST_SHOWN, Entry, Permit, printable
+from dibs._wording import as_object, duration, facts, meaning, risk, row, size, who
 from dibs.cli.changes import changes
 from dibs.cli.table import plain
-from dibs.cli.text import as_object, duration, facts, meaning, risk, row, size, who
 
 LEASE = Entry("job:1", "lease", "held", 30.0, "web-1:7", token_hint="012345-1")
 

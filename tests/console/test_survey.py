@@ -3,7 +3,17 @@
 from typing import Any
 
 from dibs._interface import MOST_SHOWN, Entry, Page, Permit
-from dibs.console.survey import MOST_KEYS, MOST_ROWS, PAGE, Survey, View, page_of, view_of
+from dibs.console.survey import (
+    MOST_KEYS,
+    MOST_ROWS,
+    MOST_TEXTS,
+    PAGE,
+    Search,
+    Survey,
+    View,
+    page_of,
+    view_of,
+)
 
 FIRST = View()
 
@@ -103,6 +113,40 @@ def test_memory_is_bounded_and_everything_is_counted() -> None:
     assert survey.last.counts["leases"] == MOST_ROWS + 500
     assert shown(survey)["listed"] == MOST_ROWS
     assert shown(survey, View("cached"))["matching"] == 1
+
+
+def test_rows_are_sorted_over_all_keys() -> None:
+    """What ends last is found among all of them, whenever it was read."""
+    many = [lease(number) for number in range(5 * MOST_ROWS)]
+    pages = [Page(many[at : at + 500], "1") for at in range(0, len(many), 500)]
+    survey = swept(*pages[:-1], pages[-1]._replace(cursor=None))
+    first, last = shown(survey), shown(survey, View(order="ends last"))
+    assert first["rows"][0]["remaining"] == 5.0
+    assert last["rows"][0]["remaining"] == 5.0 + len(many) - 1
+    assert first["listed"] == MOST_ROWS and first["matching"] == len(many)
+
+
+def test_a_text_is_looked_for_in_all_keys() -> None:
+    """In the sweep that begins next, at once; until then among the rows that are kept."""
+    # Ends that lie between those of others: it is in no list of first ones.
+    many = [lease(number, holder=f"web-{number}:1") for number in range(5 * MOST_ROWS)]
+    survey, wanted = swept(Page(many, None)), 5 * MOST_ROWS // 2
+    view = View(text=f"WEB-{wanted}:")
+    assert shown(survey, view)["rows"] == [] and not shown(survey, view)["searched"]
+    assert not survey.is_due(100.1, 2.0)
+    survey.want(Search(view.text.casefold(), False), 100.1)
+    assert survey.is_due(100.1, 2.0)
+    survey.next_cursor(100.1)
+    survey.read(Page(many, None), 100.2)
+    page = shown(survey, view)
+    assert page["searched"] and page["matching"] == len(page["rows"]) == 1
+    for number in range(3 * MOST_TEXTS):
+        survey.want(Search(str(number), False), 100.3)
+    survey.next_cursor(100.3)
+    assert survey.current is not None and len(survey.current.found) == MOST_TEXTS
+    survey.look_again()
+    survey.next_cursor(500.0)
+    assert survey.current is not None and not survey.current.found, "nobody looks for them"
 
 
 def test_a_sweep_ends_where_there_are_too_many_keys() -> None:

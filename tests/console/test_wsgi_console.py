@@ -142,3 +142,19 @@ async def test_a_client_for_asyncio_needs_the_other_console(valkey: Server) -> N
     async with AsyncDibs(valkey.url) as dibs:
         with pytest.raises(UsageError, match="there is console"):
             console_wsgi(dibs, allow="host")  # type: ignore[arg-type]
+
+
+def test_it_says_why_a_key_is_so(valkey: Server) -> None:
+    """The same as `dibs why`; the key is shortened without the right to see it."""
+    with Dibs(valkey.url, namespace="shop:", budget=5) as dibs, dibs.hold("job:7", ttl=60):
+        for keys in (False, True):
+            app = console_wsgi(
+                dibs, allow=lambda environ: True, allow_keys=lambda environ, keys=keys: keys
+            )
+            [row] = rows(app)
+            status, _, said = request(app, f"/api/why?id={row['id']}")
+            told = json.loads(said)
+            assert status == 200 and ["namespace", "shop:"] in told["facts"]
+            assert ["its process", "is running, on this machine"] in told["facts"]
+            assert ("job:7" in str(said)) == keys and told["next"].startswith("Others get Busy")
+        assert request(app, "/api/why?id=none")[0] == 404

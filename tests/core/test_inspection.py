@@ -173,11 +173,11 @@ def test_a_key_that_ended_meanwhile_is_gone() -> None:
 def test_companion_keys_add_the_fence_and_who_loads() -> None:
     """The fence is the server's time of the acquisition, so it says how old the lease is."""
     clock: Any = [b"1800000000", b"500000"]
-    lease = with_companions(seen("user:1", TOKEN), [clock, b"1799999990500000", b""])
+    lease = with_companions(seen("user:1", TOKEN), [clock, b"1799999990500000", b"", [], []])
     assert (lease.fence, lease.age) == (1799999990500000, pytest.approx(10))
     value = seen("menu:1", frame("json", "-", NOW - 9, 0.25, b"1"))
-    assert with_companions(value, [clock, b"", TOKEN]).loading == "web-1:77"
-    assert with_companions(value, [clock, b"", b"!"]).loading is None
+    assert with_companions(value, [clock, b"", TOKEN, None, None]).loading == "web-1:77"
+    assert with_companions(value, [clock, b"", b"!", None, None]).loading is None
 
 
 def test_a_shortened_key_hides_what_may_be_personal() -> None:

@@ -18,6 +18,7 @@ from dibs._core.options import (
     is_disabled,
 )
 from dibs._core.schedule import ScheduleKeywords, ScheduleOptions
+from dibs._core.throttle import ThrottleKeywords, ThrottleOptions
 
 NOWHERE = "redis://127.0.0.1:1"
 SETTINGS = Settings(namespace="", on_outage="open")
@@ -30,6 +31,7 @@ SETTINGS = Settings(namespace="", on_outage="open")
         (ClaimKeywords, ClaimOptions),
         (CacheKeywords, CacheOptions),
         (ScheduleKeywords, ScheduleOptions),
+        (ThrottleKeywords, ThrottleOptions),
     ],
     ids=lambda each: each.__name__,
 )

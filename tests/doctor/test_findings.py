@@ -282,6 +282,18 @@ def test_the_page_lists_every_code_and_no_other() -> None:
     assert sorted(listed) == sorted(codes_in_the_source())
 
 
+def test_a_replica_with_another_clock_than_the_primary_is_found() -> None:
+    """By how much, and on which side; what the measurement cannot tell is no finding."""
+    server = ServerFacts("p:1", clock=Clock(10.0, 0.1))
+    clocks = {"a:1": Clock(10.5, 0.1), "b:2": Clock(15.0, 0.1), "c:3": Clock(-50.0, 0.1)}
+    facts = Facts(replace(ASKED, kind="sentinel"), servers=(server,), clocks=clocks)
+    seen = [each.seen for each in findings(facts) if each.code == "sentinel-clock"]
+    assert seen == [
+        "The clock of the replica b:2 is 5.0 s behind the primary's.",
+        "The clock of the replica c:3 is 60.0 s ahead of the primary's.",
+    ]
+
+
 def test_a_rule_about_a_setting_that_nobody_asks_for_raises() -> None:
     """In place of never finding anything; and what is asked for is read by a rule."""
     server = ServerFacts("here:6379")

@@ -96,6 +96,24 @@ def test_a_sentinel_service_is_examined(start_server: StartServer, tmp_path: Pat
     assert exit_code(facts, findings(facts)) == 3
 
 
+def test_dead_replicas_of_a_service_are_found(start_server: StartServer, tmp_path: Path) -> None:
+    """One of two is down; then the other, too: there would be no failover."""
+    primary = start_server()
+    replicas = [start_server(config=("--replicaof", f"127.0.0.1 {primary.port}")) for _ in "ab"]
+    with Sentinel(tmp_path / "one", primary, quorum=1) as sentinel:
+        url = f"redis+sentinel://127.0.0.1:{sentinel.port}/main/0"
+        codes = ("sentinel-no-replica", "sentinel-replica-down")
+        eventually(lambda: len(look(url).clocks) == 2, within=90)
+        assert not {*codes, "sentinel-clock"} & set(examine(url))
+        replicas[0].kill()
+        eventually(lambda: "sentinel-replica-down" in examine(url), within=90)
+        assert str(replicas[0].port) in examine(url)["sentinel-replica-down"].seen
+        replicas[1].kill()
+        eventually(lambda: "sentinel-no-replica" in examine(url), within=90)
+        facts = look(url)
+        assert exit_code(facts, findings(facts)) == 1
+
+
 def test_a_server_in_the_place_of_a_sentinel_is_found(valkey: Server) -> None:
     """It says so, and nothing is raised. It has answered, so the exit code is that of a finding."""
     facts = look(f"redis+sentinel://127.0.0.1:{valkey.port}/main/0")

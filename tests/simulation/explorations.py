@@ -484,6 +484,33 @@ class Person(Client):
         return state.having(self.number, (seen,))._replace(facts=(*state.facts, seen))
 
 
+# ---- throttle
+
+
+class Caller(Client):
+    """Calls once; two of three may."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def steps(self, state: State, known: Any) -> Iterable[Step]:
+        if known == "begin":
+            secret = token(self.number).partition(b"@")[0]
+            count = script("throttle", [K], secret, 1000 * SHORT, 2)
+            yield Step("calls", count, self._called)
+
+    def _called(self, state: State, reply: Any) -> State:
+        return state.having(self.number, "passed" if reply[0] == 1 else "refused")
+
+
+def miscounted(state: State) -> str | None:
+    """More are let through than may be; or fewer, because one was counted twice."""
+    passed = state.clients.count("passed")
+    if passed > 2:
+        return f"{passed} of 2 are let through"
+    return "a call was counted twice" if passed < 2 and "begin" not in state.clients else None
+
+
 # ---- all of them
 
 
@@ -526,6 +553,7 @@ EXPLORATIONS: dict[str, Exploration] = {
         VALKEY, (TagLoader(0), TagLoader(1), TagLoader(2)), old_tag, facts=(), jumps=1
     ),
     "schedules": Exploration(VALKEY, _RECORDERS, moved_back, facts=0),
+    "throttle": Exploration(VALKEY, (Caller(0), Caller(1), Caller(2)), miscounted),
     "freed by a person": Exploration(
         VALKEY, (NativeHolder(0), NativeHolder(1), Person(2)), not_held, facts=(), jumps=1
     ),

@@ -20,6 +20,8 @@ from .._core.breaker import DEFAULT_BUDGET, Limits
 from .._core.fingerprint import fingerprint
 from .._core.handover import secret_in
 from .._core.keys import (
+    OnBusy,
+    OnDuplicate,
     Seconds,
     check_fields,
     check_ignored,
@@ -37,8 +39,6 @@ from .._core.options import (
     ClaimOptions,
     HoldKeywords,
     HoldOptions,
-    OnBusy,
-    OnDuplicate,
     OutagePolicy,
     Remembered,
     Settings,
@@ -50,6 +50,7 @@ from .._core.options import (
 )
 from .._core.schedule import ScheduleKeywords, ScheduleOptions
 from .._core.shapes import returned_type
+from .._core.throttle import ThrottleKeywords, ThrottleOptions, Throttling
 from .._events import EventSink
 from .._forks import reopen_after_fork
 from .._tasks import check_function, monotonic, must_await
@@ -66,6 +67,7 @@ from .scheduled import AsyncScheduledFunction, register
 from .scheduler import AsyncScheduler
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, AsyncStore
+from .throttle import ThrottleCall, throttle, throttled
 from .within import AsyncWithin
 
 if TYPE_CHECKING:
@@ -122,6 +124,9 @@ class AsyncDibs(AsyncCaching):
         self._once_options = Remembered(AsyncDibs.once, ClaimOptions)
         scheduling = functools.partial(ScheduleOptions, settings)
         self._schedule_options = Remembered(AsyncDibs.scheduled, scheduling)
+        throttling = functools.partial(ThrottleOptions, settings)
+        self._throttle_options = Remembered(AsyncDibs.throttle, throttling)
+        self._throttled_options = Remembered(AsyncDibs.throttled, throttling)
         self._schedules: dict[str, AsyncScheduledFunction] = {}
         may_trace = self._events.may_trace
         self._new_hold = traced_hold if may_trace else AsyncHold
@@ -204,6 +209,54 @@ class AsyncDibs(AsyncCaching):
             return exclusive(
                 function, self._leases, namespace, template, chosen, busy, self._new_hold
             )
+
+        return decorate
+
+    # ---- throttle
+
+    @takes(ThrottleKeywords, ThrottleOptions)
+    async def throttle(
+        self, key: str, *, name: str | None = None, **options: Unpack[ThrottleKeywords]
+    ) -> None:
+        """Count a call of *key*: *limit* calls each *per*, with a burst. Busy: it is one too many.
+
+        `Busy.retry_after` is when the next call is allowed; `Busy.state` is "throttled". *name*:
+        what events and errors call the key, as in `hold`. Unavailable: Redis is unavailable and
+        the policy is "closed". UsageError: an option is invalid.
+        """
+        chosen = self._throttle_options(options)
+        call = ThrottleCall(expand(self._settings.namespace, key), key, name, chosen)
+        outcome = await throttle(self._leases, call)
+        if not outcome.passed:
+            raise call.busy(outcome)
+
+    async def _throttle(self, key: str, name: str, options: ThrottleKeywords) -> Throttling:
+        """The same for integrations, which tell their clients what is left."""
+        chosen = self._throttle_options(options)
+        call = ThrottleCall(expand(self._settings.namespace, key), key, name, chosen)
+        return await throttle(self._leases, call)
+
+    @takes(ThrottleKeywords, ThrottleOptions)
+    def throttled(
+        self,
+        template: str,
+        *,
+        busy: OnBusy | None = None,
+        **options: Unpack[ThrottleKeywords],
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
+        """So many calls for each key: `@dibs.throttled("sms:{user}", limit=5, per=60)`.
+
+        *template*: the key, with fields for the arguments of the call. *busy*: as in `exclusive`.
+        UsageError: the function lacks a field.
+        """
+        chosen = self._throttled_options(options)
+
+        def decorate(
+            function: Callable[P, Coroutine[Any, Any, T]],
+        ) -> Callable[P, Coroutine[Any, Any, T]]:
+            check_function(function)
+            namespace = self._settings.namespace
+            return throttled(function, self._leases, namespace, template, chosen, busy)
 
         return decorate
 

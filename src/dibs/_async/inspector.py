@@ -22,6 +22,7 @@ from .._core.inspection import (
     ServerFacts,
     companions_request,
     discard_request,
+    exactly,
     is_cut,
     length_request,
     member_request,
@@ -50,6 +51,9 @@ _NOT_HELD = {
     "cached": "this key is a cached value, which nobody holds; invalidate it instead",
     "fence": "this key counts fences; without it an old fence could be taken for a new one",
     "schedule": "this key records the last fire of a schedule; release the schedule's own key",
+    "rate": "this key counts calls, which nobody holds; DEL lets a whole burst through again",
+    "history": "this key has the last fires of a schedule, which nobody holds",
+    "waiters": "this key notes who waits for another one, which nobody holds",
     "tag": "this key is the version of a tag; invalidate the tag instead",
     "foreign": "this key is data of another program; delete it with the tools of that program",
     "lock": "nobody has this lock: a load has just failed, and the next one waits for a moment",
@@ -136,7 +140,39 @@ class AsyncInspector:
                 await self._store.check_reply(request, reply, now)
         return replies
 
+    async def ending_with(self, text: str, *, most: int = 20) -> list[str]:
+        """Keys of the whole server, in any namespace, that end with *text*; so many at most.
+
+        Only names are read. Unavailable: a node of a cluster does not answer.
+        """
+        found: list[str] = []
+        for node in (await self._nodes()).values():
+            cursor = b""
+            while cursor != b"0" and len(found) < most:
+                request = scan_request(cursor or b"0", pattern_for("", "*" + exactly(text)), 1000)
+                try:
+                    cursor, keys, _ = read_scan(await self._ask_node(node, request))
+                except Outage as outage:
+                    raise Unavailable(outage.cause, _NAME) from None
+                found += [key.decode(errors="backslashreplace") for key in keys]
+        return sorted(set(found))[:most]
+
+    def within(self, namespace: str) -> "AsyncInspector":
+        """The same in another namespace."""
+        return AsyncInspector(self._store, namespace)
+
     # ---- one key
+
+    async def idle(self, key: str) -> float | None:
+        """Seconds since *key* was written, renewed or read. None: not there, or not known."""
+        data = expand(self._namespace, key)
+        try:
+            now, _ = await self._store.opened()
+            request = Request(pack("OBJECT", "IDLETIME", data), 1, data)
+            reply = await self._store.transport.send(request, now)
+        except Outage as outage:
+            raise Unavailable(outage.cause, _NAME) from None
+        return float(reply) if isinstance(reply, int) else None
 
     async def entry(self, key: str) -> Entry | None:
         """What *key* is, with its fence and who loads it. None: it is not there."""

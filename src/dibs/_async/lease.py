@@ -13,7 +13,6 @@ from .._tasks import Body, monotonic, must_await, result_of
 from ..errors import Busy, DibsError, UsageError, duration_text
 from .handover import detach, lost_error, reattach, resume_hold
 from .leases import AsyncLeases
-from .renewer import TOO_LATE
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -200,7 +199,7 @@ class AsyncHold:
 
     def _keep_alive(self, state: LeaseState) -> None:
         """Have the lease renewed, and the body stopped when it is lost all the same."""
-        self._body = state.body = Body(functools.partial(self._leases.lose, state, TOO_LATE))
+        self._body = state.body = Body(self._leases.lose, state, self._leases.deadlines)
         try:
             state.body.stop_at(state.deadline)
             self._leases.renewer.keep(state)
@@ -217,7 +216,13 @@ class AsyncHold:
     ) -> None:
         state, self._state = self._state, None
         assert state is not None
-        if error is None and self._body is None and self._call.options.on_late == "ignore":
+        body = self._body
+        if (
+            error is None
+            and self._call.options.on_late == "ignore"
+            and (body is None or (state.successor is None and not body.end()))
+        ):
+            self._body = state.body = None
             await self._leases.end(state)
         else:
             await self._leave(state, error)

@@ -42,7 +42,7 @@ from .._core.permits import keep_request, read_permit, script_request
 from .._core.request import REPEATED, ErrorReply, Reply, Request
 from .._events import EventSink
 from .._identity import Identity
-from .._tasks import WorkQueue, deliver_behind, monotonic, sleep
+from .._tasks import Deadlines, WorkQueue, deliver_behind, monotonic, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from .renewer import AsyncRenewer
 from .store import CLOSED, AsyncStore
@@ -65,7 +65,7 @@ class AsyncLeases:
     def __init__(self, store: AsyncStore, events: EventSink) -> None:
         self.store = store
         self.events = events
-        self.waiters = AsyncWaiters(store, self.held_here)
+        self.waiters = AsyncWaiters(store, self.held_here, lambda: self.identity.waiter)
         self.renewer = AsyncRenewer(store, events, self.lose, self.found)
         self.ends = WorkQueue()
         """Ends of claims whose transaction has ended after them."""
@@ -76,6 +76,7 @@ class AsyncLeases:
     def _identify(self) -> None:
         self._sweep_at = _SWEEP
         self.identity = Identity()
+        self.deadlines = Deadlines()
         self.new_token = self.identity.new_token
 
     def open(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from .._core.keys import expand
 from .._core.lease import HoldCall
 from .._core.options import Settings
-from .._core.schedule import Rule, ScheduleOptions, takes_fire
+from .._core.schedule import Rule, ScheduleOptions, records_key, takes_fire
 from .._tasks import result_of
 from ..errors import UsageError
 from .lease import AsyncLease
@@ -37,6 +37,8 @@ class AsyncScheduledFunction:
         self.call = HoldCall(data, f"scheduled:{options.key}", options.key, options.lease)
         self.last_key = expand(settings.namespace, f"scheduled-last:{options.key}")
         """Where the last fire that is over is recorded."""
+        prefix = f"{settings.namespace}fires:".encode()
+        self.record_keys = [self.last_key, records_key(prefix, self.last_key)]
         self._takes_fire = takes_fire(list(inspect.signature(function).parameters.values()))
 
     async def __call__(self, fire: AsyncFire) -> None:

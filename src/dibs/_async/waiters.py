@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 from .._core.breaker import Outage
 from .._core.lease import HoldCall, Holding
 from .._core.permits import count_request, has_changed, is_full
+from .._core.waiting import NOTE_EVERY, note_request, unnote_request
 from .._core.watch import Pushes, Watching
+from .._system import time
 from .._tasks import Guard, Signal, current_loop, monotonic
 from .store import AsyncStore
 
@@ -23,6 +25,8 @@ _RENEWED = 0.05
 """A key that has this much more time than it should was renewed or taken anew, in seconds."""
 _JUST_AFTER = 0.002
 """An expiry is not announced; look this much after it."""
+_NOTE_AFTER = 1.0
+"""Who has waited so long is noted at the server, for people who look; others cost nothing."""
 
 
 class AsyncQueue:
@@ -34,6 +38,8 @@ class AsyncQueue:
 
     def __init__(self, guard: AbstractContextManager[Any], limit: int | None) -> None:
         self.limit = limit
+        self._since, self._wall = monotonic(), time()
+        self._noted_at = -math.inf
         self.turns: deque[Signal] = deque()
         self.look_at = 0.0
         self._guard = guard
@@ -41,6 +47,22 @@ class AsyncQueue:
         self._answered_at = 0.0
         self._pushed = False
         self._pushes = Pushes()
+
+    def is_note_due(self, now: float) -> bool:
+        """Whether it is to be noted, or noted again, that somebody waits here."""
+        is_due = now - self._since >= _NOTE_AFTER and now - self._noted_at >= NOTE_EVERY
+        if is_due:
+            self._noted_at = now
+        return is_due
+
+    def note_by(self, who: bytes) -> bytes:
+        """What is noted: the same as long as somebody waits here."""
+        return b"%b %d" % (who, self._wall * 1000)
+
+    @property
+    def is_noted(self) -> bool:
+        """Whether there is a note."""
+        return self._noted_at > -math.inf
 
     @property
     def holding(self) -> Holding | None:
@@ -89,8 +111,15 @@ def _is_another(before: Holding, now: Holding) -> bool:
 class AsyncWaiters:
     """Those who wait, key by key. The first in a queue contends, the others stand behind it."""
 
-    def __init__(self, store: AsyncStore, held_here: Callable[[bytes], Holding | None]) -> None:
+    def __init__(
+        self,
+        store: AsyncStore,
+        held_here: Callable[[bytes], Holding | None],
+        who: Callable[[], bytes],
+    ) -> None:
         self._store = store
+        self._who = who
+        """What this process is called, where it is noted that it waits."""
         self._held_here = held_here
         """Who has a key, if it is this process."""
         self.open()
@@ -115,7 +144,7 @@ class AsyncWaiters:
                 return self._held_here(call.key) or queue.holding
             return await self._contend(call, attempt, queue, turn, deadline)
         finally:
-            self._leave(call.key, queue, turn)
+            self._leave(call, queue, turn)
 
     def wake_next(self, key: bytes) -> None:
         """A lease of this process has ended: the first in the queue may try."""
@@ -141,7 +170,8 @@ class AsyncWaiters:
             queue.turns.append(turn)
             return queue
 
-    def _leave(self, key: bytes, queue: AsyncQueue, turn: Signal) -> None:
+    def _leave(self, call: HoldCall, queue: AsyncQueue, turn: Signal) -> None:
+        key = call.key
         with self.guard:
             queue.turns.remove(turn)
             if queue.turns:
@@ -153,6 +183,16 @@ class AsyncWaiters:
                 if not queues:
                     del self.queues[key]
         self._store.transport.unwatch(key, queue.wake)
+        if queue.is_noted and not self._store.is_closed:
+            note = queue.note_by(self._who())
+            self._store.transport.post(unnote_request(call, note))
+
+    def _note(self, call: HoldCall, queue: AsyncQueue) -> None:
+        """Note that somebody waits, if that takes long; a note that is lost is no harm."""
+        transport = self._store.transport
+        is_possible = transport.engine is not None and "EVAL" not in transport.engine.refused
+        if is_possible and queue.is_note_due(monotonic()):
+            transport.post(note_request(call, queue.note_by(self._who())))
 
     async def _until_first(self, queue: AsyncQueue, turn: Signal, deadline: float) -> None:
         """Until it is our turn to contend, or `wait` is over."""
@@ -183,6 +223,7 @@ class AsyncWaiters:
                     queue.look_at = 0.0
                     return outcome
                 queue.answered(outcome)
+                self._note(call, queue)
                 if queue.pause:
                     queue.look_again(queue.pause)
                 else:

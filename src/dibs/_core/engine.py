@@ -34,6 +34,7 @@ SCRIPTS = (
     "once_record",
     "schedule_look",
     "schedule_record",
+    "throttle",
 )
 
 

@@ -11,10 +11,13 @@ from .lease import holder_in, note_in, parts_of
 from .once import read_record, since_in
 from .request import ErrorReply, Reply
 from .schedule import NEW, read_last
+from .schedule import read_record as read_fire
+from .waiting import Waiter, read_notes
 
 Kind = Literal[
-    "lease", "permits", "claim", "done", "cached", "lock", "schedule", "fence", "tag", "foreign"
-]
+    "lease", "permits", "claim", "done", "cached", "lock", "schedule", "history", "rate", "waiters",
+    "fence", "tag", "foreign",
+]  # fmt: skip
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 """foreign: not written by dibs, as far as its first bytes tell."""
 
@@ -37,6 +40,22 @@ class Permit(NamedTuple):
     token_hint: str | None
 
 
+class Fire(NamedTuple):
+    """A fire of a schedule that is over."""
+
+    at: float
+    """When it was due, in seconds since the epoch."""
+    holder: str
+    """Who ran it."""
+    outcome: str
+    """finished, skipped (nobody ran it), or failed:<type of the exception>."""
+    delay: float
+    """How long after `at` it was run, in seconds."""
+    took: float
+    age: float | None
+    """Seconds since `at`, by the server's clock."""
+
+
 class Entry(NamedTuple):
     """A key of the server, and what it is."""
 
@@ -46,8 +65,8 @@ class Entry(NamedTuple):
     state: str
     """lease, permits: held; claim: running; done: done; cached: value, failed or loading;
     lock: loading or resting (a load has just failed); schedule: recorded, or new (no fire is
-    over yet); fence: counter; tag: version; foreign: the type that the server
-    names, or denied (by the ACL)."""
+    over yet); history: fires; rate: counting; waiters: waiting; fence: counter; tag: version;
+    foreign: the type that the server names, or denied (by the ACL)."""
     remaining: float | None = None
     """Seconds that the server keeps it; None: for ever."""
     holder: str | None = None
@@ -71,7 +90,12 @@ class Entry(NamedTuple):
     took: float | None = None
     """cached: how long its load took, in seconds."""
     of: str | None = None
-    """lock, fence: the key to which it belongs."""
+    """lock, fence, waiters: the key to which it belongs."""
+    fires: tuple[Fire, ...] = ()
+    """schedule: the last fires that are over, the latest first; 50 where one key was asked for,
+    else the last one."""
+    waiters: tuple[Waiter, ...] = ()
+    """Processes that wait for the key, the longest first. Only where one key was asked for."""
 
 
 # ---- names
@@ -172,6 +196,10 @@ def classify(namespace: str, found: Found, now: float) -> Entry:
             return _string(namespace, key, head, now)._replace(remaining=left, size=size)
         case [int(), list()] if key.startswith("fences:") and (whose := _owner(namespace, key)):
             return Entry(key, "fence", "counter", left, of=whose)
+        case [int(), list()] if key.startswith("fires:") and (whose := _owner(namespace, key)):
+            return Entry(key, "history", "fires", left, of=whose)
+        case [int(), list()] if key.startswith("waiting:") and (whose := _owner(namespace, key)):
+            return Entry(key, "waiters", "waiting", left, of=whose)
         case [int(count), list(members)] if permits := _permits(members, now):
             return Entry(key, "permits", "held", left, permits=permits, taken=count)
         case _:
@@ -203,11 +231,27 @@ def _string(namespace: str, key: str, head: bytes, now: float) -> Entry:
 
 def _schedule(key: str, head: bytes, now: float) -> Entry:
     """The last fire of a schedule that is over; or that it is new, and none is."""
-    who = head.removesuffix(NEW).partition(b" ")[2].decode(errors="replace")
+    who = head.removesuffix(NEW).split(b" ")[1].decode(errors="replace")
     if head.endswith(NEW):
         return Entry(key, "schedule", "new", holder=who)
     fired = (read_last(head) or 0) / 1000
-    return Entry(key, "schedule", "recorded", holder=who, age=_age(fired, now))
+    fires = _fires([head], now)
+    return Entry(key, "schedule", "recorded", holder=who, age=_age(fired, now), fires=fires)
+
+
+def _fires(values: list[Reply], now: float) -> tuple[Fire, ...]:
+    """Records of fires, the latest first; those of an older version say less."""
+    records = [read_fire(each) for each in values if isinstance(each, bytes)]
+    found = sorted([each for each in records if each is not None and each.run], reverse=True)
+    return tuple([
+        Fire(
+            each.fire / 1000, each.run.holder, each.run.outcome,
+            max(each.run.began - each.fire, 0) / 1000, each.run.took_ms / 1000,
+            _age(each.fire / 1000, now),
+        )
+        for each in found
+        if each.run is not None
+    ])  # fmt: skip
 
 
 def _held(namespace: str, key: str, head: bytes, hint: str, now: float) -> Entry:
@@ -230,6 +274,8 @@ def _framed(key: str, head: bytes, now: float) -> Entry:
         made = unframe(claim.result)
         age = None if made is None else _age(made.made_at, now)
         return Entry(key, "done", "done", age=age, token_hint=token_hint(head), note=claim.note)
+    if head.startswith(b"dibs1 rate "):
+        return Entry(key, "rate", "counting")
     loading = None
     if head.startswith(MARK):
         mark, _, head = head.partition(b"\n")
@@ -279,10 +325,13 @@ def _age(since: float, now: float) -> float | None:
 
 def with_companions(entry: Entry, replies: list[Reply]) -> Entry:
     """*entry* with its fence and who loads it, from the replies to `companions_request`."""
-    _, fence, lock = replies
+    time, fence, lock, notes, records = replies
     number = int(fence) if isinstance(fence, bytes) and fence.isdigit() else entry.fence
     loading = holder_in(lock) if entry.kind == "cached" else None
-    entry = entry._replace(fence=number, loading=loading or entry.loading)
+    waiters = read_notes(notes, read_time(time))
+    entry = entry._replace(fence=number, loading=loading or entry.loading, waiters=waiters)
+    if entry.kind == "schedule" and isinstance(records, list):
+        entry = entry._replace(fires=_fires(records, read_time(time)) or entry.fires)
     if entry.kind == "lease" and entry.fence is not None:
         return entry._replace(age=_age(entry.fence / 1e6, read_time(replies[0])))
     return entry

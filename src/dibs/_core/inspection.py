@@ -14,6 +14,8 @@ from .entries import HEAD, Entry, proof_in, read_time
 from .keys import companion_key, is_text
 from .lease import release_request, secret_of
 from .request import Reply, Request, pack
+from .schedule import records_key
+from .waiting import notes_request
 
 PERMITS = 20
 """How many permits of one key are listed."""
@@ -113,10 +115,12 @@ def length_request(key: bytes) -> Request:
 
 
 def companions_request(namespace: str, key: bytes) -> Request:
-    """What lives beside a key: its fence, and the lock of its load; and the server's clock."""
+    """What lives beside a key: its fence, the lock of its load, who waits, what a schedule has
+    run; and the server's clock."""
     fence, lock = companion_key(f"{namespace}fence:".encode(), key), lock_of(namespace, key)
     words = pack("TIME") + pack("GETRANGE", fence, 0, 31) + pack("GETRANGE", lock, 0, HEAD - 1)
-    return Request(words, 3, key)
+    records = pack("ZRANGE", records_key(f"{namespace}fires:".encode(), key), 0, -1)
+    return Request(words + notes_request(namespace, key) + records, 5, key)
 
 
 # ---- freeing

@@ -9,9 +9,9 @@ import string
 from binascii import crc_hqx
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any, NamedTuple, cast
+from typing import Any, Concatenate, NamedTuple, cast
 
-from ..errors import UsageError
+from ..errors import Busy, Duplicate, UsageError
 from .fingerprint import fingerprint
 from .plain_text import LONGEST_KEY, PLAIN, plain_text
 
@@ -35,7 +35,7 @@ def seconds(value: object, what: str, *, zero: bool = False) -> float:
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise UsageError(f"{what} must be seconds (a number or a timedelta), not {value!r}")
-    if not math.isfinite(value):
+    if value != value or value == math.inf:
         raise UsageError(f"{what} must be a finite number of seconds, not {value!r}")
     if value > LONGEST_TTL:
         limit = f"the limit is {LONGEST_TTL:.0f} s, ten years"
@@ -423,6 +423,9 @@ def _picker(function: Callable[..., Any], names: list[str]) -> Callable[..., tup
     return picker
 
 
+OnBusy = Callable[[Busy], Any] | Callable[Concatenate[Busy, ...], Any]
+OnDuplicate = Callable[[Duplicate], Any] | Callable[Concatenate[Duplicate, ...], Any]
+"""What answers in place of a refused call; both forms, because mypy infers no lambda from one."""
 Answer = Callable[[Any, tuple[object, ...], dict[str, object]], Any]
 """Called with the error, and the arguments of the call that was refused."""
 

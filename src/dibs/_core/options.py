@@ -10,9 +10,9 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Concatenate, Final, Generic, Literal, Required, TypedDict, TypeVar
+from typing import Any, Final, Generic, Literal, Required, TypedDict, TypeVar
 
-from ..errors import Busy, Duplicate, UsageError
+from ..errors import UsageError
 from .codec import head_of, make_codec
 from .keys import Seconds, milliseconds, patience, seconds
 
@@ -118,6 +118,8 @@ class HoldOptions:
         self.ttl: Final = seconds(ttl, "ttl")
         self.ttl_ms: Final = milliseconds(self.ttl)
         self.wait: Final = patience(wait)
+        self.waiting_prefix: Final = f"{settings.namespace}waiting:".encode() if self.wait else b""
+        """What the key begins with in which those who wait are noted."""
         self.limit: Final = None if limit is None else _limit(limit)
         self.renew: Final = renew
         self.max_hold: Final = _max_hold(max_hold, self.ttl, renew=renew)
@@ -162,10 +164,6 @@ def _at_least(at_least: Seconds, ttl: float) -> float:
 
 
 # ---- once
-
-OnBusy = Callable[[Busy], Any] | Callable[Concatenate[Busy, ...], Any]
-OnDuplicate = Callable[[Duplicate], Any] | Callable[Concatenate[Duplicate, ...], Any]
-"""What answers in place of a refused call; both forms, because mypy infers no lambda from one."""
 
 
 class UntypedClaimKeywords(TypedDict, total=False):

@@ -8,14 +8,14 @@ is due is judged by the server's clock.
 
 import inspect
 from collections.abc import Callable
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Final, Literal, NamedTuple, Protocol, Required, TypedDict
 from zoneinfo import ZoneInfo
 
 from ..errors import UsageError
 from .cron import Cron
 from .engine import run_script, run_whole_script
-from .keys import Seconds, expand, milliseconds, seconds
+from .keys import Seconds, companion_key, expand, milliseconds, seconds
 from .options import HoldOptions, OutagePolicy, Settings
 from .request import Reply, Request, pack
 
@@ -157,6 +157,14 @@ class ScheduleOptions:
         return Interval(self.every)
 
 
+def next_fires(cron: str, timezone: str, now: int, count: int) -> list[datetime]:
+    """The next fires of a cron expression. UsageError: it is none, or there is no such zone."""
+    rule, fires = Cron(cron, _zone(timezone)), [now]
+    for _ in range(count):
+        fires.append(rule.following(fires[-1]))
+    return [datetime.fromtimestamp(fire / 1000, rule.zone) for fire in fires[1:]]
+
+
 # ---- what to do now
 
 
@@ -253,10 +261,59 @@ def has_begun(reply: Reply) -> bool:
     return reply in (b"OK", "OK")
 
 
-def record_request(key: bytes, fire: int, holder: bytes, kept_ms: int, until: float) -> Request:
-    """Record that *fire* is over; worth delivering until the (local) time *until*."""
-    script = run_whole_script("schedule_record", [key], fire, holder, kept_ms, MOST_AHEAD_MS)
-    return Request(script, 1, key, until)
+class Run(NamedTuple):
+    """How a fire ended, and who has recorded that."""
+
+    holder: str
+    outcome: str
+    """finished, skipped; failed, with the name of the exception's type: failed:ValueError."""
+    began: int
+    """When it was run, in milliseconds since the epoch."""
+    took_ms: int
+
+
+class FireRecord(NamedTuple):
+    """A fire that is over."""
+
+    fire: int
+    """Milliseconds since the epoch."""
+    run: Run | None
+    """None: an older version has recorded it."""
+
+
+def record_request(keys: list[bytes], fire: int, run: Run, kept_ms: int, until: float) -> Request:
+    """Record that *fire* is over; worth delivering until the (local) time *until*.
+
+    *keys*: of the last fire, and of the last records.
+    """
+    words = f"{run.holder} {run.outcome} {run.began} {run.took_ms}".encode()
+    script = run_whole_script("schedule_record", keys, fire, words, kept_ms, MOST_AHEAD_MS)
+    return Request(script, 1, keys[0], until)
+
+
+def records_key(prefix: bytes, last_key: bytes) -> bytes:
+    """Where the last records of a schedule are; *prefix*: the namespace and `fires:`."""
+    return companion_key(prefix, last_key)
+
+
+def read_record(value: bytes) -> FireRecord | None:
+    """A fire that is over; None: *value* is no record."""
+    fire, *words = value.decode(errors="replace").split(" ")
+    if not fire.isdecimal():
+        return None
+    match words:
+        case [holder, outcome, began, took] if began.isdecimal() and took.isdecimal():
+            return FireRecord(int(fire), Run(holder, outcome, int(began), int(took)))
+        case _:
+            return FireRecord(int(fire), None)
+
+
+def outcome_of(error: BaseException | None) -> str:
+    """How a fire ended that is over, in a word without spaces."""
+    if error is None:
+        return "finished"
+    name = "".join([each for each in type(error).__name__ if each.isalnum() or each == "_"])
+    return f"failed:{name[:60]}"
 
 
 def kept_ms(rule: Rule, fire: int) -> int:

@@ -46,7 +46,7 @@ def check_registered(views: Iterable[object]) -> None:
     for view in views:
         if is_inside_of_a_guard(view):
             name = getattr(view, "__qualname__", repr(view))
-            order = "write its route above @once or @prevent_duplicate_submit, not below"
+            order = "write its route above @once (or its other guard), not below"
             raise UsageError(f"{name!r} is registered without its guard: {order}")
 
 
@@ -77,7 +77,8 @@ def check_single(view: object) -> None:
         raise UsageError(f"{name!r} is guarded already: use one guard for each view")
 
 
-def _remember(view: Any) -> None:
+def remember(view: Any) -> None:
+    """A guard was applied to *view*."""
     while view is not None:
         try:
             _inside.add(view)
@@ -129,7 +130,7 @@ class Once:
     def _apply(self, policy: Policy, within: Opener[Any] | None, view: Any) -> Any:
         check_single(view)
         guarded = self._guard(policy, view, within)
-        _remember(view)
+        remember(view)
         return mark(guarded, policy)
 
 

@@ -7,6 +7,7 @@
 | … done, and its response was not stored | 409 |
 | … with another payload | 422 |
 | the key of a lease is held by another request | 409, Retry-After |
+| the key of a throttle was called too often | 429, Retry-After, RateLimit, RateLimit-Policy |
 | the client's key is missing or malformed, or the body is incomplete | 400 |
 | the body is longer than the policy accepts | 413 |
 | Redis is unavailable, and the policy is "closed" | 503, Retry-After |
@@ -18,7 +19,7 @@ from typing import Any
 
 from ..errors import Busy, DibsError, Duplicate, Mismatch, Unavailable
 from .policy import Policy
-from .responses import Response, readable
+from .responses import Headers, Response, readable
 from .submission import InvalidRequest
 
 REPLAYED = "idempotent-replayed"
@@ -29,6 +30,7 @@ _RUNNING = 10.0
 _BUSY = "Another request is working on this."
 _NOT_NOW = "This attempt was not processed; try again soon."
 """An earlier one may have been."""
+_TOO_OFTEN = "This was called too often."
 _NO_LEASE = "It cannot be known right now whether another request is working on this."
 
 
@@ -74,6 +76,14 @@ def busy(error: Busy | Unavailable, message: str | None = None) -> Response:
     detail = message or _BUSY
     wait = None if error.retry_after == math.inf else error.retry_after  # without a ttl: not ours
     return _problem(None, 409, "busy", "Busy", detail, retry_after=wait, **facts)
+
+
+def too_often(fields: Headers, retry_after: float, message: str | None = None) -> Response:
+    """The refusal of a request that came too early. *fields*: further headers."""
+    facts = {} if message is None else {"message": message}
+    title, detail = "Too many requests", message or _TOO_OFTEN
+    made = _problem(None, 429, "throttled", title, detail, retry_after=retry_after, **facts)
+    return made._replace(headers=(*made.headers, *fields))
 
 
 def _duplicate(policy: Policy, error: Duplicate, *, by_client: bool) -> Response:
@@ -173,10 +183,21 @@ def document(operation: dict[str, Any] | None, policy: Policy | None) -> None:
 
 def document_lease(operation: dict[str, Any] | None, *, closed: bool) -> None:
     """Add the refusals of a lease to an *operation*. *closed*: an outage is refused, too."""
+    _document(operation, "409", _BUSY, closed=closed)
+
+
+def document_throttle(operation: dict[str, Any] | None, *, closed: bool) -> None:
+    """Add the refusals of a throttle to an *operation*."""
+    _document(operation, "429", _TOO_OFTEN, closed=closed)
+
+
+def _document(
+    operation: dict[str, Any] | None, status: str, description: str, *, closed: bool
+) -> None:
     if operation is None:
         return
     responses = operation.setdefault("responses", {})
-    responses.setdefault("409", _described("409", _BUSY))
+    responses.setdefault(status, _described(status, description))
     if closed:
         responses.setdefault("503", _described("503", _NO_LEASE))
 

@@ -21,6 +21,8 @@ from .._core.breaker import DEFAULT_BUDGET, Limits
 from .._core.fingerprint import fingerprint
 from .._core.handover import secret_in
 from .._core.keys import (
+    OnBusy,
+    OnDuplicate,
     Seconds,
     check_fields,
     check_ignored,
@@ -38,8 +40,6 @@ from .._core.options import (
     ClaimOptions,
     HoldKeywords,
     HoldOptions,
-    OnBusy,
-    OnDuplicate,
     OutagePolicy,
     Remembered,
     Settings,
@@ -51,6 +51,7 @@ from .._core.options import (
 )
 from .._core.schedule import ScheduleKeywords, ScheduleOptions
 from .._core.shapes import returned_type
+from .._core.throttle import ThrottleKeywords, ThrottleOptions, Throttling
 from .._events import EventSink
 from .._forks import reopen_after_fork
 from .._threads import check_function, monotonic, must_await
@@ -67,6 +68,7 @@ from .scheduled import ScheduledFunction, register
 from .scheduler import Scheduler
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, Store
+from .throttle import ThrottleCall, throttle, throttled
 from .within import Within
 
 if TYPE_CHECKING:
@@ -123,6 +125,9 @@ class Dibs(Caching):
         self._once_options = Remembered(Dibs.once, ClaimOptions)
         scheduling = functools.partial(ScheduleOptions, settings)
         self._schedule_options = Remembered(Dibs.scheduled, scheduling)
+        throttling = functools.partial(ThrottleOptions, settings)
+        self._throttle_options = Remembered(Dibs.throttle, throttling)
+        self._throttled_options = Remembered(Dibs.throttled, throttling)
         self._schedules: dict[str, ScheduledFunction] = {}
         may_trace = self._events.may_trace
         self._new_hold = traced_hold if may_trace else Hold
@@ -205,6 +210,54 @@ class Dibs(Caching):
             return exclusive(
                 function, self._leases, namespace, template, chosen, busy, self._new_hold
             )
+
+        return decorate
+
+    # ---- throttle
+
+    @takes(ThrottleKeywords, ThrottleOptions)
+    def throttle(
+        self, key: str, *, name: str | None = None, **options: Unpack[ThrottleKeywords]
+    ) -> None:
+        """Count a call of *key*: *limit* calls each *per*, with a burst. Busy: it is one too many.
+
+        `Busy.retry_after` is when the next call is allowed; `Busy.state` is "throttled". *name*:
+        what events and errors call the key, as in `hold`. Unavailable: Redis is unavailable and
+        the policy is "closed". UsageError: an option is invalid.
+        """
+        chosen = self._throttle_options(options)
+        call = ThrottleCall(expand(self._settings.namespace, key), key, name, chosen)
+        outcome = throttle(self._leases, call)
+        if not outcome.passed:
+            raise call.busy(outcome)
+
+    def _throttle(self, key: str, name: str, options: ThrottleKeywords) -> Throttling:
+        """The same for integrations, which tell their clients what is left."""
+        chosen = self._throttle_options(options)
+        call = ThrottleCall(expand(self._settings.namespace, key), key, name, chosen)
+        return throttle(self._leases, call)
+
+    @takes(ThrottleKeywords, ThrottleOptions)
+    def throttled(
+        self,
+        template: str,
+        *,
+        busy: OnBusy | None = None,
+        **options: Unpack[ThrottleKeywords],
+    ) -> Callable[[Callable[P, T]], Callable[P, T]]:
+        """So many calls for each key: `@dibs.throttled("sms:{user}", limit=5, per=60)`.
+
+        *template*: the key, with fields for the arguments of the call. *busy*: as in `exclusive`.
+        UsageError: the function lacks a field.
+        """
+        chosen = self._throttled_options(options)
+
+        def decorate(
+            function: Callable[P, T],
+        ) -> Callable[P, T]:
+            check_function(function)
+            namespace = self._settings.namespace
+            return throttled(function, self._leases, namespace, template, chosen, busy)
 
         return decorate
 

@@ -14,7 +14,6 @@ from .._threads import Body, monotonic, must_await, result_of
 from ..errors import Busy, DibsError, UsageError, duration_text
 from .handover import detach, lost_error, reattach, resume_hold
 from .leases import Leases
-from .renewer import TOO_LATE
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -201,7 +200,7 @@ class Hold:
 
     def _keep_alive(self, state: LeaseState) -> None:
         """Have the lease renewed, and the body stopped when it is lost all the same."""
-        self._body = state.body = Body(functools.partial(self._leases.lose, state, TOO_LATE))
+        self._body = state.body = Body(self._leases.lose, state, self._leases.deadlines)
         try:
             state.body.stop_at(state.deadline)
             self._leases.renewer.keep(state)
@@ -218,7 +217,13 @@ class Hold:
     ) -> None:
         state, self._state = self._state, None
         assert state is not None
-        if error is None and self._body is None and self._call.options.on_late == "ignore":
+        body = self._body
+        if (
+            error is None
+            and self._call.options.on_late == "ignore"
+            and (body is None or (state.successor is None and not body.end()))
+        ):
+            self._body = state.body = None
             self._leases.end(state)
         else:
             self._leave(state, error)

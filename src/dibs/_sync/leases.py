@@ -43,7 +43,7 @@ from .._core.permits import keep_request, read_permit, script_request
 from .._core.request import REPEATED, ErrorReply, Reply, Request
 from .._events import EventSink
 from .._identity import Identity
-from .._threads import WorkQueue, deliver_behind, monotonic, sleep
+from .._threads import Deadlines, WorkQueue, deliver_behind, monotonic, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from .renewer import Renewer
 from .store import CLOSED, Store
@@ -66,7 +66,7 @@ class Leases:
     def __init__(self, store: Store, events: EventSink) -> None:
         self.store = store
         self.events = events
-        self.waiters = Waiters(store, self.held_here)
+        self.waiters = Waiters(store, self.held_here, lambda: self.identity.waiter)
         self.renewer = Renewer(store, events, self.lose, self.found)
         self.ends = WorkQueue()
         """Ends of claims whose transaction has ended after them."""
@@ -77,6 +77,7 @@ class Leases:
     def _identify(self) -> None:
         self._sweep_at = _SWEEP
         self.identity = Identity()
+        self.deadlines = Deadlines()
         self.new_token = self.identity.new_token
 
     def open(self) -> None:

@@ -14,6 +14,7 @@ from .._core.lease import HoldCall, Holding, LeaseState
 from .._core.request import Request
 from .._core.schedule import (
     LONGEST_LOOK,
+    Run,
     Step,
     begin_request,
     clock_offset,
@@ -23,6 +24,7 @@ from .._core.schedule import (
     look_request,
     next_step,
     offset_text,
+    outcome_of,
     pause,
     plausible,
     read_look,
@@ -221,7 +223,7 @@ class Runner:
     def _execute(self, fire: int, missed: int, lease: Lease, state: LeaseState) -> None:
         self._report_missed(missed)
         self._report_fired(fire, lease)
-        since = monotonic()
+        since, began = monotonic(), self._clock.now()
         how: How = "returned"
         error: BaseException | None = None
         try:
@@ -231,7 +233,7 @@ class Runner:
         lost = lease.lost
         if is_fire_over(how, lost=lost):
             self._report_over(fire, since, error)
-            self._record(fire)
+            self._record(fire, outcome_of(error), began, milliseconds(monotonic() - since))
             self._keep(lease, state)
             return
         self._is_loss_logged = lost
@@ -265,7 +267,7 @@ class Runner:
             step = self._plan()
             if step.skip is not None:
                 self._report_missed(step.missed)
-                self._record(step.skip)
+                self._record(step.skip, "skipped", self._clock.now(), 0)
 
     # ---- the last fire that is over
 
@@ -293,12 +295,13 @@ class Runner:
         if look.last is not None and (self._last is None or look.last > self._last):
             self._last, self._awaited, self._before = look.last, None, None
 
-    def _record(self, fire: int) -> None:
+    def _record(self, fire: int, outcome: str, began: int, took_ms: int) -> None:
         """*fire* is over."""
         scheduled, now = self._scheduled, monotonic()
         self._last, self._awaited, self._before = max(self._last or 0, fire), None, None
         kept = kept_ms(scheduled.rule, fire)
-        request = record_request(scheduled.last_key, fire, self._holder, kept, now + _DELIVER_FOR)
+        run = Run(self._leases.identity.holder, outcome, began, took_ms)
+        request = record_request(scheduled.record_keys, fire, run, kept, now + _DELIVER_FOR)
         try:
             self._leases.store.must_be_open()
             self._leases.store.ask(request, now)

@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 from .._core.breaker import Outage
 from .._core.lease import HoldCall, Holding
 from .._core.permits import count_request, has_changed, is_full
+from .._core.waiting import NOTE_EVERY, note_request, unnote_request
 from .._core.watch import Pushes, Watching
+from .._system import time
 from .._threads import Guard, Signal, current_loop, monotonic
 from .store import Store
 
@@ -24,6 +26,8 @@ _RENEWED = 0.05
 """A key that has this much more time than it should was renewed or taken anew, in seconds."""
 _JUST_AFTER = 0.002
 """An expiry is not announced; look this much after it."""
+_NOTE_AFTER = 1.0
+"""Who has waited so long is noted at the server, for people who look; others cost nothing."""
 
 
 class Queue:
@@ -35,6 +39,8 @@ class Queue:
 
     def __init__(self, guard: AbstractContextManager[Any], limit: int | None) -> None:
         self.limit = limit
+        self._since, self._wall = monotonic(), time()
+        self._noted_at = -math.inf
         self.turns: deque[Signal] = deque()
         self.look_at = 0.0
         self._guard = guard
@@ -42,6 +48,22 @@ class Queue:
         self._answered_at = 0.0
         self._pushed = False
         self._pushes = Pushes()
+
+    def is_note_due(self, now: float) -> bool:
+        """Whether it is to be noted, or noted again, that somebody waits here."""
+        is_due = now - self._since >= _NOTE_AFTER and now - self._noted_at >= NOTE_EVERY
+        if is_due:
+            self._noted_at = now
+        return is_due
+
+    def note_by(self, who: bytes) -> bytes:
+        """What is noted: the same as long as somebody waits here."""
+        return b"%b %d" % (who, self._wall * 1000)
+
+    @property
+    def is_noted(self) -> bool:
+        """Whether there is a note."""
+        return self._noted_at > -math.inf
 
     @property
     def holding(self) -> Holding | None:
@@ -90,8 +112,15 @@ def _is_another(before: Holding, now: Holding) -> bool:
 class Waiters:
     """Those who wait, key by key. The first in a queue contends, the others stand behind it."""
 
-    def __init__(self, store: Store, held_here: Callable[[bytes], Holding | None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        held_here: Callable[[bytes], Holding | None],
+        who: Callable[[], bytes],
+    ) -> None:
         self._store = store
+        self._who = who
+        """What this process is called, where it is noted that it waits."""
         self._held_here = held_here
         """Who has a key, if it is this process."""
         self.open()
@@ -116,7 +145,7 @@ class Waiters:
                 return self._held_here(call.key) or queue.holding
             return self._contend(call, attempt, queue, turn, deadline)
         finally:
-            self._leave(call.key, queue, turn)
+            self._leave(call, queue, turn)
 
     def wake_next(self, key: bytes) -> None:
         """A lease of this process has ended: the first in the queue may try."""
@@ -142,7 +171,8 @@ class Waiters:
             queue.turns.append(turn)
             return queue
 
-    def _leave(self, key: bytes, queue: Queue, turn: Signal) -> None:
+    def _leave(self, call: HoldCall, queue: Queue, turn: Signal) -> None:
+        key = call.key
         with self.guard:
             queue.turns.remove(turn)
             if queue.turns:
@@ -154,6 +184,16 @@ class Waiters:
                 if not queues:
                     del self.queues[key]
         self._store.transport.unwatch(key, queue.wake)
+        if queue.is_noted and not self._store.is_closed:
+            note = queue.note_by(self._who())
+            self._store.transport.post(unnote_request(call, note))
+
+    def _note(self, call: HoldCall, queue: Queue) -> None:
+        """Note that somebody waits, if that takes long; a note that is lost is no harm."""
+        transport = self._store.transport
+        is_possible = transport.engine is not None and "EVAL" not in transport.engine.refused
+        if is_possible and queue.is_note_due(monotonic()):
+            transport.post(note_request(call, queue.note_by(self._who())))
 
     def _until_first(self, queue: Queue, turn: Signal, deadline: float) -> None:
         """Until it is our turn to contend, or `wait` is over."""
@@ -184,6 +224,7 @@ class Waiters:
                     queue.look_at = 0.0
                     return outcome
                 queue.answered(outcome)
+                self._note(call, queue)
                 if queue.pause:
                     queue.look_again(queue.pause)
                 else:

@@ -7,10 +7,10 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._interface import KINDS, Entry, Page, inspector, printable
+from .._wording import HEADINGS, as_object, counted, is_stuck, row
 from .connecting import add_server, add_show_keys, connected
 from .table import LongTable
 from .terminal import Terminal, as_json, default_terminal
-from .text import HEADINGS, as_object, counted, is_stuck, row
 
 if TYPE_CHECKING:
     from .._interface import Inspector
@@ -143,7 +143,7 @@ def wanted_by(args: argparse.Namespace) -> Wanted:
 
 def usual_kinds(namespace: str) -> list[str]:
     """What is listed if nothing is said. Without a namespace, every other key is foreign."""
-    left_out = ("fence", "tag") if namespace else ("fence", "tag", "foreign")
+    left_out = ("history", "waiters", "fence", "tag", *(() if namespace else ("foreign",)))
     return [kind for kind in KINDS if kind not in left_out]
 
 

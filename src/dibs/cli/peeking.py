@@ -3,9 +3,10 @@
 import argparse
 
 from .._interface import printable
+from .._wording import as_object, elsewhere_line, facts, is_new_schedule, meaning
 from .connecting import add_server, add_show_keys, connected, find
 from .terminal import default_terminal
-from .text import as_object, facts, is_new_schedule, meaning
+from .why import elsewhere, nowhere
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,11 +21,16 @@ def run(args: argparse.Namespace) -> int:
     terminal = default_terminal()
     with connected(args) as dibs:
         _, entry = find(dibs, args.key)
+        others = [] if entry is not None else elsewhere(dibs, args.namespace, args.key)
     if args.json:
         shown = None if entry is None else as_object(entry, whole=args.show_keys)
-        terminal.json({"found": entry is not None, "entry": shown})
+        names = [each.place.namespace for each in others]
+        terminal.json({"found": entry is not None, "entry": shown, "elsewhere": names})
+    elif others:
+        asked = f"{printable(args.key)}: nothing in namespace {args.namespace!r}"
+        terminal.line(" ".join([f"{asked}.", *[elsewhere_line(each) for each in others]]))
     elif entry is None:
-        terminal.line(f"{printable(args.key)}: nobody holds it, and nothing is stored there")
+        terminal.line(nowhere(args))
     else:
         terminal.title(printable(entry.key if args.show_keys else args.key))
         terminal.facts(facts(entry, whole=args.show_keys))

@@ -11,9 +11,9 @@ from io import TextIOWrapper
 from typing import Any, NamedTuple, NoReturn
 
 from .. import __version__
+from .._wording import printable_lines
 from ..errors import DibsError, Unavailable, UsageError
 from .terminal import default_terminal
-from .text import printable_lines
 
 OK, NOT_FOUND, USAGE, UNAVAILABLE, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 3, 130, 141
 EXIT_CODES = (
@@ -34,10 +34,12 @@ class Command(NamedTuple):
 COMMANDS = (
     Command("ls", "list what the server holds", "dibs.cli.listing"),
     Command("peek", "who holds a key, and what it is", "dibs.cli.peeking"),
+    Command("why", "why a key is stuck, and what can be done", "dibs.cli.why"),
     Command("watch", "a live list: what is taken, freed, handed on", "dibs.cli.watching"),
     Command("release", "free a key that is stuck", "dibs.cli.releasing"),
     Command("invalidate", "delete a cached value, or all with a tag", "dibs.cli.invalidating"),
     Command("run", "run a program while no other machine does", "dibs.cli.running"),
+    Command("schedule", "when a cron expression fires next", "dibs.cli.scheduling"),
     Command("doctor", "examine the server; a fix for each finding", "dibs.doctor"),
     Command("console", "the same as a page in a browser", "dibs.console.command"),
     Command("bench", "how fast dibs is on this server; loads it", "dibs.cli.bench"),

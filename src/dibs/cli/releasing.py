@@ -3,10 +3,10 @@
 import argparse
 
 from .._interface import Entry, Outcome, inspector, printable
+from .._wording import facts, risk
 from ..errors import UsageError
 from .connecting import add_server, connected, find
 from .terminal import Terminal, can_ask, default_terminal
-from .text import facts, risk
 
 _SAID: dict[Outcome, str] = {
     "released": "released",

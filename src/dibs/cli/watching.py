@@ -7,13 +7,13 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from .._interface import Entry, inspector
+from .._wording import HEADINGS, as_object, counted, duration, is_stuck, row, shown_key, what, who
 from ..errors import Unavailable, UsageError
 from .changes import SIGNS, Changed, changes, styles
 from .connecting import add_server, connected
 from .listing import Listing, add_filters, missing, ordered, read, remarks, wanted_by
 from .table import width
 from .terminal import Terminal, default_terminal, rich_table
-from .text import HEADINGS, as_object, counted, duration, is_stuck, row, shown_key, what, who
 
 if TYPE_CHECKING:
     from .._interface import Inspector

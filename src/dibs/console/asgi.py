@@ -10,7 +10,8 @@ from time import monotonic, time
 from typing import TYPE_CHECKING, Any, cast
 
 from .._interface import ServerFacts, inspector
-from .._process import process_state
+from .._process import alive, process_state
+from .._wording import Facts, Place
 from ..errors import DibsError, UsageError
 from .http import (
     EVENTS,
@@ -19,11 +20,13 @@ from .http import (
     LONGEST_BODY,
     RELEASE,
     STREAM,
+    WHY,
     Request,
     Response,
     answered,
     as_json,
     event,
+    explained,
     released,
     wanted_release,
 )
@@ -148,6 +151,8 @@ class Console:
             return await self._stream(request, rights, receive, send)
         if request.path == RELEASE:
             return await _send(send, request, await self._release(rights, receive))
+        if request.path == WHY:
+            return await _send(send, request, await self._why(request, rights))
         await self._reader.want(wait=True)
         body = self._states.of(view_of(request.fields), rights, request.cookie, monotonic())
         return await _send(send, request, Response(200, body, JSON))
@@ -222,6 +227,19 @@ class Console:
         self.survey.look_again()
         self._states.forget()
         return released(outcome)
+
+    async def _why(self, request: Request, rights: Rights) -> Response:
+        look, namespace = self._reader.inspector, process_state(self._dibs, 0).namespace
+        try:
+            key = await self._reader.find(request.fields.get("id", ""))
+            touched = None if key is None else await look.idle(key)  # before it is read
+            entry = None if key is None else await look.entry(key)
+        except DibsError as error:
+            return as_json(503, {"error": str(error)})
+        if key is None or entry is None:
+            return explained(None, keys=rights.keys)
+        facts = Facts(Place(namespace, key), entry, False, touched, alive(entry.holder))
+        return explained(facts, keys=rights.keys)
 
 
 class _Reader:

@@ -9,6 +9,9 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from .._interface import shorten
+from .._wording import Facts, advice, listed, next_steps
+
 COOKIE = "dibs_console"
 HEADER = "x-dibs-console"
 """A POST repeats the cookie here; no form, and no page of another origin, can send it."""
@@ -110,7 +113,7 @@ def event(text: bytes) -> bytes:
 
 # ---- routes
 
-STATE, EVENTS, RELEASE = "/api/state", "/api/events", "/api/release"
+STATE, EVENTS, RELEASE, WHY = "/api/state", "/api/events", "/api/release", "/api/why"
 
 FORBIDDEN = sentence(403, "You may not see this page.")
 NOT_FOUND = sentence(404, "There is no such page.")
@@ -120,7 +123,7 @@ FOREIGN = as_json(403, {"error": "This request came from another site."})
 def answered(request: Request, *, is_live: bool, new_token: str) -> Response | None:
     """The response to *request*; None: it needs data. *new_token*: for a browser without one."""
     path = request.path
-    if path in (STATE, RELEASE) or (path == EVENTS and is_live):
+    if path in (STATE, RELEASE, WHY) or (path == EVENTS and is_live):
         return _refused(request)
     if request.method not in ("GET", "HEAD"):
         return sentence(405, "This page can only be read.", ("Allow", "GET, HEAD"))
@@ -218,3 +221,18 @@ def released(outcome: str) -> Response:
     }
     status, text = said[outcome]
     return as_json(status, {"outcome": outcome, "said": text})
+
+
+# ---- why
+
+
+def explained(found: Facts | None, *, keys: bool) -> Response:
+    """Why a key is as it is, as `dibs why` says it. *keys*: whole keys and notes."""
+    if found is None:
+        return as_json(404, {"error": "It is not there any more."})
+    if not keys:
+        found = found._replace(place=found.place._replace(key=shorten(found.place.key)))
+    return as_json(200, {
+        "key": found.place.key, "facts": listed(found, whole=keys),
+        "next": next_steps(found), "advice": advice(found),
+    })  # fmt: skip

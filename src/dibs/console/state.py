@@ -11,7 +11,7 @@ from .._interface import ServerFacts, shorten
 from .._process import BreakerState, HeldHere, ProcessState, WaitedFor
 from .http import packed
 from .rights import Rights
-from .survey import MOST_ROWS, Survey, Sweep, View, page_of
+from .survey import MOST_ROWS, Survey, Sweep, View, page_of, search_of
 
 _FACTS = (
     "redis_version", "valkey_version", "server_name", "redis_mode", "os", "role",
@@ -87,7 +87,9 @@ class SharedStates:
 
 
 def _server(survey: Survey, view: View, rights: Rights, now: float) -> dict[str, Any]:
-    sweep = survey.shown
+    sweep, search = survey.shown, search_of(view, keys=rights.keys)
+    if search is not None:
+        survey.want(search, now)
     return {
         "failure": survey.failure,
         "failing": None if survey.failure is None else now - survey.failed_at,

@@ -5,11 +5,13 @@ next one is under way, the last complete one is shown.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from .._interface import MOST_SHOWN, Entry, Page, ServerFacts, cut, shorten
+from .._interface import Entry, Page, ServerFacts, cut, shorten
+from .._wording import ended
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "leases": ("lease",),
@@ -17,7 +19,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "claims": ("claim", "done"),
     "loads": ("lock",),
     "cached": ("cached",),
-    "others": ("schedule", "fence", "tag", "foreign"),
+    "others": ("schedule", "history", "rate", "waiters", "fence", "tag", "foreign"),
 }
 """What is shown together."""
 _GROUP_OF = {kind: group for group, kinds in GROUPS.items() for kind in kinds}
@@ -25,7 +27,11 @@ _GROUP_OF = {kind: group for group, kinds in GROUPS.items() for kind in kinds}
 RELEASED = ("lease", "permits", "claim", "done")
 """Kinds that can be released here: what dibs itself holds for somebody."""
 MOST_ROWS = 2_000
-"""Rows of each group that are kept; the others are counted."""
+"""Rows of each group and order that are kept: the first of all keys. The others are counted."""
+MOST_TEXTS = 16
+"""Texts that viewers look for at the same time; each is looked for in every key."""
+WANTED_FOR = 60.0
+"""Seconds for which a text is looked for after its last viewer."""
 MOST_KEYS = 300_000
 """Keys that one sweep looks at."""
 TOO_OLD = 120.0
@@ -76,10 +82,59 @@ def id_of(key: str) -> str:
     return sha256(key.encode(errors="replace")).hexdigest()[:24]
 
 
+ORDERS: dict[str, tuple[Callable[[Row], Any], bool]] = {
+    "ends first": (Row.ends_at, False),
+    "ends last": (Row.ends_at, True),
+    "oldest": (Row.began_at, False),
+    "key": (lambda row: row.short, False),
+}
+
+
+class Search(NamedTuple):
+    """A text that a viewer looks for. *keys*: in whole keys."""
+
+    text: str
+    """Without capitals."""
+    keys: bool
+
+
+class Rows:
+    """The first rows of each group, in each order, of all that were added."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._kept: dict[tuple[str, str], list[Row]] = {}
+        self._worst: dict[tuple[str, str], Any] = {}
+        """Where there are enough: the place of the last one, behind which none is kept."""
+
+    def add(self, group: str, row: Row) -> None:
+        """One more."""
+        self.counts[group] += 1
+        for order, (key, reverse) in ORDERS.items():
+            worst = self._worst.get((group, order))
+            if worst is not None and (key(row) <= worst if reverse else key(row) >= worst):
+                continue
+            kept = self._kept.setdefault((group, order), [])
+            kept.append(row)
+            if len(kept) >= 2 * MOST_ROWS:
+                self._worst[group, order] = key(self.sorted(group, order)[-1])
+
+    def sorted(self, group: str, order: str) -> list[Row]:
+        """The first ones in this order."""
+        key, reverse = ORDERS[order]
+        kept = self._kept.setdefault((group, order), [])
+        kept.sort(key=key, reverse=reverse)  # quick where it is sorted already
+        del kept[MOST_ROWS:]
+        return kept
+
+    def __iter__(self) -> Iterator[Row]:
+        return (row for kept in self._kept.values() for row in kept)
+
+
 class Sweep:
     """One reading of all keys."""
 
-    def __init__(self, began: float) -> None:
+    def __init__(self, began: float, texts: Iterable[Search] = ()) -> None:
         self.began = began
         self.ended: float | None = None
         self.looked = 0
@@ -88,13 +143,14 @@ class Sweep:
         self.unreachable: dict[str, str] = {}
         """Nodes of a cluster whose keys are missing, and why."""
         self.counts = dict.fromkeys(GROUPS, 0)
-        self.rows: dict[str, dict[str, Row]] = {group: {} for group in GROUPS}
-        """By key, or by id if the key is very long."""
-        self._sorted: dict[tuple[str, str], list[Row]] = {}
+        self.found: dict[Search, Rows] = {text: Rows() for text in texts}
+        """What was looked for in every key."""
+        self._rows = Rows()
+        self._names: set[int] = set()
+        """Keys that were counted, as hashes: SCAN may name a key twice."""
 
     def add(self, page: Page, now: float) -> None:
         """Another page was read."""
-        self._sorted.clear()
         self.looked += len(page.entries)
         if page.unreachable is not None:
             self.unreachable[page.unreachable] = page.why
@@ -102,36 +158,25 @@ class Sweep:
             self._add(entry, now)
 
     def _add(self, entry: Entry, now: float) -> None:
-        group = _GROUP_OF[entry.kind]
-        rows = self.rows[group]
-        name = entry.key if len(entry.key) <= MOST_SHOWN else id_of(entry.key)
-        if name in rows:  # SCAN may name a key twice
+        name = hash(entry.key)
+        if name in self._names:
             return
+        self._names.add(name)
+        group, row = _GROUP_OF[entry.kind], Row(entry, now)
         self.counts[group] += 1
-        if len(rows) < MOST_ROWS:
-            rows[name] = Row(entry, now)
+        self._rows.add(group, row)
+        for search, rows in self.found.items():
+            if row.has(search.text, keys=search.keys):
+                rows.add(group, row)
 
-    def sorted_rows(self, group: str, order: str) -> list[Row]:
-        """The rows of *group*, in this order; sorted once for all viewers."""
-        found = self._sorted.get((group, order))
-        if found is None:
-            key, reverse = ORDERS[order]
-            found = sorted(self.rows[group].values(), key=key, reverse=reverse)
-            self._sorted[group, order] = found
-        return found
+    def rows(self, search: Search | None) -> Rows | None:
+        """All rows, or those with a text. None: it was not looked for."""
+        return self._rows if search is None else self.found.get(search)
 
     def find(self, row_id: str) -> str | None:
         """The key with this id, if it is among the rows."""
-        rows = (row for group in self.rows.values() for row in group.values())
+        rows = (row for each in (self._rows, *self.found.values()) for row in each)
         return next((row.entry.key for row in rows if row.id == row_id), None)
-
-
-ORDERS: dict[str, tuple[Callable[[Row], Any], bool]] = {
-    "ends first": (Row.ends_at, False),
-    "ends last": (Row.ends_at, True),
-    "oldest": (Row.began_at, False),
-    "key": (lambda row: row.short, False),
-}
 
 
 class View(NamedTuple):
@@ -173,6 +218,8 @@ class Survey:
         self.failed_at = 0.0
         self._is_old = False
         """True: something was changed since the last sweep began."""
+        self._wanted: dict[Search, float] = {}
+        """What viewers look for, and until when."""
 
     @property
     def shown(self) -> Sweep | None:
@@ -193,7 +240,8 @@ class Survey:
     def next_cursor(self, now: float) -> str:
         """Where to read; a new sweep begins if none is under way."""
         if self.current is None or self.cursor is None:
-            self.current, self.cursor, self._is_old = Sweep(now), "", False
+            self._wanted = {each: end for each, end in self._wanted.items() if end > now}
+            self.current, self.cursor, self._is_old = Sweep(now, self._wanted), "", False
         return self.cursor
 
     def read(self, page: Page, now: float) -> bool:
@@ -228,6 +276,13 @@ class Survey:
         self.current = self.cursor = None
         self._is_old = True
 
+    def want(self, search: Search, now: float) -> None:
+        """Somebody looks for a text: it is looked for in the sweep that begins next, at once."""
+        if search not in self._wanted and len(self._wanted) < MOST_TEXTS:
+            self.look_again()
+        if search in self._wanted or len(self._wanted) < MOST_TEXTS:
+            self._wanted[search] = now + WANTED_FOR
+
     def find(self, row_id: str) -> str | None:
         """The key with this id, if it is among the rows of a sweep."""
         sweeps: Iterable[Sweep | None] = (self.current, self.last)
@@ -243,18 +298,29 @@ def key_in(page: Page, row_id: str) -> str | None:
 # ---- one page of rows, as JSON has it
 
 
+def search_of(view: View, *, keys: bool) -> Search | None:
+    """What a view looks for. None: it shows all."""
+    return Search(view.text.casefold(), keys) if view.text else None
+
+
 def page_of(sweep: Sweep, view: View, now: float, *, keys: bool, release: bool) -> dict[str, Any]:
     """The rows of a view. *keys*: whole keys and notes. *release*: what a release compares."""
-    rows = sweep.sorted_rows(view.group, view.order)
-    if view.text:
-        text = view.text.casefold()
-        rows = [row for row in rows if row.has(text, keys=keys)]
+    search = search_of(view, keys=keys)
+    found = sweep.rows(search)
+    is_whole = found is not None
+    rows = (found or Rows()).sorted(view.group, view.order)
+    if search is not None and found is None:  # until it was looked for in every key
+        every = sweep.rows(None) or Rows()
+        rows = [
+            row for row in every.sorted(view.group, view.order) if row.has(search.text, keys=keys)
+        ]
     pages = max((len(rows) + PAGE - 1) // PAGE, 1)
     number = min(view.number, pages)
     shown = rows[(number - 1) * PAGE : number * PAGE]
     return {
         "group": view.group, "order": view.order, "text": view.text, "page": number,
-        "pages": pages, "matching": len(rows), "listed": len(sweep.rows[view.group]),
+        "pages": pages, "matching": found.counts[view.group] if found else len(rows),
+        "listed": len(rows), "searched": is_whole,
         "rows": [_facts(row, now, keys=keys, release=release) for row in shown],
     }  # fmt: skip
 
@@ -267,6 +333,7 @@ def _facts(row: Row, now: float, *, keys: bool, release: bool) -> dict[str, Any]
         "age": None if entry.age is None else entry.age + since, "size": entry.size,
         "note": entry.note if keys else None, "fence": entry.fence, "count": entry.taken,
         "loading": entry.loading, "took": entry.took,
+        "ended": ended(entry.fires[0]) if entry.fires else None,
         "of": entry.of if keys or entry.of is None else cut(shorten(entry.of)),
         "seen": entry.token_hint if release and entry.kind in RELEASED else None,
     }  # fmt: skip

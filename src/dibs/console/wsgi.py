@@ -8,16 +8,19 @@ from time import monotonic, time
 from typing import TYPE_CHECKING, Any, cast
 
 from .._interface import RenewedLock, ServerFacts, inspector
-from .._process import process_state
+from .._process import alive, process_state
+from .._wording import Facts, Place
 from ..errors import DibsError, UsageError
 from .http import (
     FORBIDDEN,
     LONGEST_BODY,
     RELEASE,
+    WHY,
     Request,
     Response,
     answered,
     as_json,
+    explained,
     released,
     wanted_release,
 )
@@ -116,6 +119,8 @@ class WsgiConsole:
             return response
         if request.path == RELEASE:
             return self._release(rights, _body(environ))
+        if request.path == WHY:
+            return self._why(request, rights)
         self._reader.read_some()
         return as_json(200, self._state(request, rights))
 
@@ -145,12 +150,25 @@ class WsgiConsole:
         except DibsError as error:
             return as_json(503, {"error": str(error)})
 
+    def _why(self, request: Request, rights: Rights) -> Response:
+        look, namespace = self._reader.inspector, process_state(self._dibs, 0).namespace
+        try:
+            key = self._reader.find(request.fields.get("id", ""))
+            touched = None if key is None else look.idle(key)  # before it is read
+            entry = None if key is None else look.entry(key)
+        except DibsError as error:
+            return as_json(503, {"error": str(error)})
+        if key is None or entry is None:
+            return explained(None, keys=rights.keys)
+        facts = Facts(Place(namespace, key), entry, False, touched, alive(entry.holder))
+        return explained(facts, keys=rights.keys)
+
 
 class _Reader:
     """Reads the server for all viewers: one thread at a time, when somebody asks."""
 
     def __init__(self, inspecting: Any) -> None:
-        self._inspector: Any = inspecting
+        self.inspector: Any = inspecting
         self._lock = RenewedLock()
         self.survey = Survey()
 
@@ -170,13 +188,13 @@ class _Reader:
         if survey.are_facts_due(now, FACTS_EVERY):
             self._read_facts(now)
         while now < until and survey.is_due(now, SWEEP_EVERY):
-            page = self._inspector.page(cursor=survey.next_cursor(now), count=COUNT)
+            page = self.inspector.page(cursor=survey.next_cursor(now), count=COUNT)
             now = monotonic()
             survey.read(page, now)
 
     def _read_facts(self, now: float) -> None:
         try:
-            facts: list[ServerFacts] = self._inspector.server()
+            facts: list[ServerFacts] = self.inspector.server()
         except UsageError:  # this user may not call INFO: keys can be read all the same
             facts = []
         self.survey.read_facts(facts, monotonic() - now, now)
@@ -185,14 +203,14 @@ class _Reader:
         """The key with this id. None: it is not there, or not among the first ones."""
         found, cursor, looked = self.survey.find(row_id), "", 0
         while found is None and cursor is not None and looked < MOST_LOOKED:
-            page = self._inspector.page(cursor=cursor, count=COUNT)
+            page = self.inspector.page(cursor=cursor, count=COUNT)
             found, looked = key_in(page, row_id), looked + len(page.entries)
             cursor = page.cursor
         return found
 
     def release(self, key: str, seen: str) -> str:
         """Free *key* if it is still the holding that was seen."""
-        outcome = self._inspector.release_whatever(key, seen)
+        outcome = self.inspector.release_whatever(key, seen)
         self.survey.look_again()
         return outcome
 

@@ -168,6 +168,21 @@ class ClusterFacts:
 
 
 @dataclass(frozen=True)
+class Replica:
+    """One replica of a Sentinel service, as a sentinel sees it."""
+
+    address: str
+    flags: frozenset[str]
+    link: str
+    """Its connection to the primary: ok, or err."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it could be promoted."""
+        return not self.flags & {"s_down", "o_down", "disconnected"} and self.link != "err"
+
+
+@dataclass(frozen=True)
 class SentinelFacts:
     """What one sentinel says about the service."""
 
@@ -176,6 +191,8 @@ class SentinelFacts:
     state: Mapping[str, str] = field(default_factory=dict[str, str])
     """Its reply to SENTINEL MASTER; empty: it does not know the service."""
     services: tuple[str, ...] = ()
+    replicas: tuple[Replica, ...] | None = None
+    """None: it did not say."""
     quorum: str | None = None
     """Why it could not begin a failover; "": it could; None: it did not say."""
 
@@ -206,6 +223,8 @@ class Facts:
     asked: Asked
     servers: tuple[ServerFacts, ...] = ()
     sentinels: tuple[SentinelFacts, ...] = ()
+    clocks: Mapping[str, Clock] = field(default_factory=dict[str, Clock])
+    """Of the replicas of a Sentinel service, by their address."""
     cluster: ClusterFacts | None = None
     keys: KeyFacts | None = None
     unknown: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -28,7 +28,7 @@ from ..errors import DibsError
 from .cluster import SeedGatherer
 from .facts import PROBE, Asked, Facts, Failure, KeyFacts, Kind, ServerFacts
 from .scanning import KeyScanner
-from .sentinel import SentinelGatherer, primary_of
+from .sentinel import ClockGatherer, SentinelGatherer, primary_of
 from .server import ServerGatherer
 
 LIMIT = 2.2
@@ -36,6 +36,7 @@ LIMIT = 2.2
 _FIRST_LIMIT = 1.1
 """… for those that name the servers: sentinels, and the nodes of the URL."""
 _MOST_NODES = 40
+_MOST_REPLICAS = 10
 
 
 def gather(url: str, *, namespace: str, budget: float) -> Facts:
@@ -198,5 +199,24 @@ def _of_service(target: SentinelService, asked: Asked, workers: Workers, since: 
         host = target.forced_host or primary[0]
         options = {**target.template.options, "host": host, "port": primary[1]}
         address = Address(target.template.connection_class, options)
+        clocks = [ClockGatherer(*each) for each in _replicas_of(target, sentinels)]
+        for clock in clocks:
+            workers.start(clock.run)
         facts = _of_servers([(address, None)], asked, workers)
+        workers.wait(since + _FIRST_LIMIT, lambda: all(each.is_done for each in clocks))
+        known = {each.name: each.clock for each in clocks if each.clock is not None}
+        facts = replace(facts, clocks=known)
     return replace(facts, sentinels=tuple(each.ended() for each in sentinels))
+
+
+def _replicas_of(
+    target: SentinelService, sentinels: list[SentinelGatherer]
+) -> list[tuple[str, Address]]:
+    """The replicas that are up, by the first sentinel that knows any."""
+    listed = next((each.facts.replicas for each in sentinels if each.facts.replicas), ())
+    found: list[tuple[str, Address]] = []
+    for replica in [each for each in listed if each.is_up][:_MOST_REPLICAS]:
+        host, port = _split(replica.address)
+        options = {**target.template.options, "host": target.forced_host or host, "port": port}
+        found.append((replica.address, Address(target.template.connection_class, options)))
+    return found

@@ -60,6 +60,7 @@ VERBS = (
     Verb("hold with renew", ("set",), (*_BY_SCRIPT, "pexpire")),
     Verb("hold with fence", ("set", "eval", "get", "time"), _BY_SCRIPT),
     Verb("hold with limit", (*_PERMITS, "pexpireat"), _BY_SCRIPT),
+    Verb("throttle", ("set", "eval", "get", "time"), _BY_SCRIPT),
     Verb("leader", ("set", "eval", "get", "time"), (*_BY_SCRIPT, "pexpire")),
     Verb("peek", ("get",), _BY_SCRIPT),
     Verb("once, claim", ("set",), (*_BY_SCRIPT, "pexpire")),

@@ -1,12 +1,13 @@
 """Asking the sentinels of a service about it."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 from .._diagnostics import Address, ErrorReply, Reply
 from .asking import pairs, session, text
-from .facts import Failure, SentinelFacts
+from .facts import Clock, Failure, Replica, SentinelFacts
 from .failures import Step, failure_of, overdue
-from .server import STEP_LIMIT
+from .server import STEP_LIMIT, clock_of
 
 
 class SentinelGatherer:
@@ -36,10 +37,11 @@ class SentinelGatherer:
 
     def _run(self) -> None:
         with session(self._address, STEP_LIMIT, self._reached) as opened:
-            state, quorum, services = opened.ask(
+            state, quorum, services, replicas = opened.ask(
                 ("SENTINEL", "MASTER", self._service),
                 ("SENTINEL", "CKQUORUM", self._service),
                 ("SENTINEL", "MASTERS"),
+                ("SENTINEL", "SLAVES", self._service),  # REPLICAS came with 5.0
             )
         if isinstance(state, ErrorReply) and "No such master" not in str(state):
             why = "it is no sentinel" if "unknown command" in str(state) else str(state)
@@ -50,6 +52,7 @@ class SentinelGatherer:
             self.facts,
             state=pairs(state),
             services=tuple(name for name in names if name),
+            replicas=_replicas(replicas),
             quorum=str(quorum) if isinstance(quorum, ErrorReply) else "" if text(quorum) else None,
         )
 
@@ -59,6 +62,35 @@ class SentinelGatherer:
 
 def _list(reply: Reply) -> list[Reply]:
     return reply if isinstance(reply, list) else []
+
+
+def _replicas(reply: Reply) -> tuple[Replica, ...] | None:
+    if not isinstance(reply, list):
+        return None
+    known = [pairs(each) for each in reply]
+    return tuple([
+        Replica(
+            f"{each.get('ip')}:{each.get('port')}", frozenset(each.get("flags", "").split(",")),
+            each.get("master-link-status", ""),
+        )
+        for each in known
+    ])  # fmt: skip
+
+
+class ClockGatherer:
+    """Asks one replica what time it is. Raises nothing."""
+
+    def __init__(self, name: str, address: Address) -> None:
+        self.name = name
+        self.clock: Clock | None = None
+        self.is_done = False
+        self._address = address
+
+    def run(self) -> None:
+        """Ask it."""
+        with suppress(Exception), session(self._address, STEP_LIMIT) as opened:
+            self.clock = clock_of(opened)
+        self.is_done = True
 
 
 def primary_of(sentinels: list[SentinelFacts]) -> tuple[str, int] | None:

@@ -155,7 +155,7 @@ class ServerGatherer:
         if self.facts.commands.get("time") != "allowed":
             self._learn(unknown={**self.facts.unknown, "clock": "this user may not run TIME"})
             return
-        clocks = [found for _ in range(3) if (found := _clock(opened)) is not None]
+        clocks = [found for _ in range(3) if (found := clock_of(opened)) is not None]
         if clocks:
             self._learn(clock=min(clocks, key=lambda each: each.error))
 
@@ -195,7 +195,8 @@ def _raise_if_locked_out(replies: list[Reply]) -> None:
         raise ConnectionError(str(first))
 
 
-def _clock(opened: Session) -> Clock | None:
+def clock_of(opened: Session) -> Clock | None:
+    """The local clock against the server's, by one question."""
     before = time()
     [reply] = opened.ask(("TIME",))
     after = time()

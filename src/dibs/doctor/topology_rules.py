@@ -216,15 +216,65 @@ def primary_down(facts: Facts) -> Iterator[Finding]:
 
 
 def no_replica(facts: Facts) -> Iterator[Finding]:
-    """A service without a replica."""
+    """A service without a replica that could be promoted, or with some that are dead."""
     counts = [int(each.state.get("num-slaves") or 0) for each in _knowing(facts)]
-    if counts and max(counts) == 0:
+    if not counts:
+        return
+    if max(counts) == 0:
         yield Finding(
             "sentinel-no-replica",
             "warning",
             "The service has no replica.",
             _FAILOVER,
             "Start a replica (`replicaof HOST PORT` in its configuration).",
+        )
+        return
+    # Sentinels may know different ones, and see different ones: what all that know hold to be down.
+    listed = [each for sentinel in _knowing(facts) for each in sentinel.replicas or ()]
+    up = {each.address for each in listed if each.is_up}
+    down = sorted({each.address for each in listed} - up)
+    if down and not up:
+        yield Finding(
+            "sentinel-no-replica",
+            "warning",
+            f"No replica of the service is up: {', '.join(down[:5])}.",
+            _FAILOVER,
+            _START_REPLICAS,
+        )
+    elif down:
+        yield Finding(
+            "sentinel-replica-down",
+            "warning",
+            f"Replicas of the service are down: {', '.join(down[:5])}.",
+            "There are fewer to fail over to, and `min-replicas-to-write` may refuse writes.",
+            _START_REPLICAS,
+        )
+
+
+_START_REPLICAS = (
+    "Start them, or see why they have no connection to the primary. Those that are gone for good"
+    " are forgotten by SENTINEL RESET, on each sentinel."
+)
+_MOST_APART = 1.0
+
+
+def replica_clocks(facts: Facts) -> Iterator[Finding]:
+    """A replica whose clock is not that of the primary: it is the clock after a failover."""
+    primary = next((each.clock for each in facts.servers if each.clock is not None), None)
+    if primary is None:
+        return
+    for address, clock in sorted(facts.clocks.items()):
+        behind = clock.ahead - primary.ahead
+        if abs(behind) <= _MOST_APART + clock.error + primary.error:
+            continue
+        side = "behind" if behind > 0 else "ahead of"
+        yield Finding(
+            "sentinel-clock",
+            "warning",
+            f"The clock of the replica {address} is {abs(behind):.1f} s {side} the primary's.",
+            "After a failover leases end by that clock: ahead, they end early, and there may be two"
+            " holders; behind, they stay. Schedules go by it, too.",
+            "Synchronise both machines by NTP: `timedatectl set-ntp true`, or `chronyc makestep`.",
         )
 
 
@@ -235,4 +285,5 @@ def _knowing(facts: Facts) -> list[SentinelFacts]:
 RULES = (
     cluster_target, cluster_state, cluster_slots, cluster_nodes, sentinel_target, lost_sentinels,
     refusing_sentinels, unknown_service, few_sentinels, no_quorum, primary_down, no_replica,
+    replica_clocks,
 )  # fmt: skip

@@ -84,6 +84,12 @@ def with_headers_of(refusal: Response, message: Message) -> Message:
     """
     lines = list(message.get("headers", ()))
     names = {bytes(name).lower() for name, _ in lines}
-    wanted = (b"retry-after", b"cache-control")
+    wanted = (b"retry-after", b"cache-control", b"ratelimit", b"ratelimit-policy")
     missing = [line for line in encoded(refusal) if line[0] in wanted and line[0] not in names]
     return {**message, "headers": [*lines, *missing]}
+
+
+def with_fields(fields: list[tuple[str, str]], message: Message) -> Message:
+    """The beginning of a response, with further headers."""
+    lines = [(name.encode(), value.encode()) for name, value in fields]
+    return {**message, "headers": [*message.get("headers", ()), *lines]}

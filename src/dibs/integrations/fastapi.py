@@ -9,12 +9,14 @@
     @app.post("/orders/{id}/pay")
     async def pay(id: int, lease: Annotated[AsyncLease, Depends(held("order:{id}", ttl=5))]): ...
 
+    @app.post("/sms/{user}", dependencies=[Depends(throttled("sms:{user}", limit=5, per=60))])
+    async def send(user: int): ...
+
 Sync and async endpoints alike; none needs a `request` parameter. Dependencies and validation run
 before a decorator claims, so a client that is not authorized gets no replay. The OpenAPI document
 lists the refusals.
 """
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Unpack, cast
 
@@ -30,15 +32,18 @@ from .. import AsyncDibs, AsyncLease
 from .._http.decorators import policy_of
 from .._http.options import GuardKeywords, with_service
 from .._http.policy import Policy
-from .._http.problems import busy, document, document_lease
-from .._interface import HoldKeywords, Template, check_hold
+from .._http.problems import busy, document, document_lease, document_throttle
+from .._http.throttle import Throttle
+from .._interface import HoldKeywords, Template, ThrottleKeywords, check_hold
 from ..errors import Busy, Unavailable, UsageError
 from . import starlette
 from ._starlette_refusals import Refused, refused
 from ._starlette_routes import all_of, dependant_of
-from .starlette import User, leases_of, once, prevent_duplicate_submit
+from .starlette import User, count, leases_of, once, prevent_duplicate_submit, resolved
 
-__all__ = ["Policy", "Refused", "held", "install", "once", "prevent_duplicate_submit"]
+__all__ = [
+    "Policy", "Refused", "held", "install", "once", "prevent_duplicate_submit", "throttled",
+]  # fmt: skip
 
 
 def install(app: FastAPI, dibs: AsyncDibs | str, **options: Unpack[GuardKeywords[User]]) -> None:
@@ -101,26 +106,12 @@ class _Held:
     async def __call__(self, connection: HTTPConnection) -> AsyncLease:
         if not isinstance(connection, Request):
             raise UsageError("held() is for HTTP endpoints, not for WebSockets")
-        leases, key = leases_of(connection), await self._key_of(connection)
+        leases, key = leases_of(connection), await _key_of(connection, self._key, self._template)
         try:
             return await leases.take(key, self._name, **self.options)
         except (Busy, Unavailable) as error:
             raise refused(connection, busy(error, self._message)) from error
         except UsageError as error:  # the options were checked, so it is the key: too long
-            raise _invalid(error) from None
-
-    async def _key_of(self, request: Request) -> str:
-        if self._template is None:
-            key = cast("Callable[[Request], Any]", self._key)(request)
-            return await key if inspect.isawaitable(key) else key
-        declared = {field.name: field for field in _parameters(dependant_of(request.scope))}
-        values = {
-            name: _value(request, self._template.text, name, declared.get(name))
-            for name in self._template.fields
-        }
-        try:
-            return self._template((), values)
-        except UsageError as error:
             raise _invalid(error) from None
 
     def _facts(self) -> tuple[Any, ...]:
@@ -135,6 +126,63 @@ class _Held:
     def __repr__(self) -> str:
         options = "".join([f", {name}={value!r}" for name, value in self.options.items()])
         return f"held({self._key!r}{options})"
+
+
+def throttled(
+    key: str | Callable[[Request], Any],
+    *,
+    message: str | None = None,
+    name: str | None = None,
+    **options: Unpack[ThrottleKeywords],
+) -> Callable[..., Any]:
+    """A dependency that refuses a request with a 429 if *key* was called too often.
+
+    *key*, *message*: as in `held`. *name*: what events and the RateLimit fields call the key
+    (default: the template). All other options: those of `throttle`. The store is out and the policy
+    is "closed": 503. UsageError: an option is invalid.
+    """
+    return _Throttled(Throttle(key, message, name, options))
+
+
+class _Throttled:
+    """The dependency; equal ones count a request once."""
+
+    def __init__(self, throttle: Throttle) -> None:
+        self.throttle = throttle
+
+    async def __call__(self, connection: HTTPConnection) -> None:
+        if not isinstance(connection, Request):
+            raise UsageError("throttled() is for HTTP endpoints, not for WebSockets")
+        throttle = self.throttle
+        key = await _key_of(connection, throttle.key, throttle.template)
+        try:
+            refusal = await count(connection, throttle, key)
+        except UsageError as error:  # the options were checked, so it is the key: too long
+            raise _invalid(error) from None
+        if refusal is not None:
+            raise refused(connection, refusal)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Throttled) and self.throttle.facts() == other.throttle.facts()
+
+    def __hash__(self) -> int:
+        return hash(self.throttle.facts())
+
+
+async def _key_of(
+    request: Request, key: str | Callable[[Request], Any], template: Template | None
+) -> str:
+    """The key of a request. RequestValidationError: a field of it is not valid."""
+    if template is None:
+        return cast(str, await resolved(cast("Callable[[Request], Any]", key)(request)))
+    declared = {field.name: field for field in _parameters(dependant_of(request.scope))}
+    values = {
+        name: _value(request, template.text, name, declared.get(name)) for name in template.fields
+    }
+    try:
+        return template((), values)
+    except UsageError as error:
+        raise _invalid(error) from None
 
 
 def _value(request: Request, template: str, name: str, field: Any) -> object:
@@ -178,19 +226,21 @@ def _documented(app: FastAPI, schema: dict[str, Any]) -> dict[str, Any]:
         dependant = getattr(route, "dependant", None)
         policies = [policy_of(each.call) for each in all_of(dependant)]
         operations = schema.get("paths", {}).get(getattr(route, "path_format", None), {})
-        leases = _leases_in(dependant)
+        calls = [each.call for each in all_of(dependant)]
         for method in getattr(route, "methods", None) or ():
             operation = operations.get(method.lower())
             for policy in policies:
                 document(operation, policy)
-            for options in leases:
-                document_lease(operation, closed=options.get("on_outage") == "closed")
+            for call in calls:
+                if isinstance(call, _Held):
+                    document_lease(operation, closed=_is_closed(call.options))
+                elif isinstance(call, _Throttled):
+                    document_throttle(operation, closed=_is_closed(call.throttle.options))
     return schema
 
 
-def _leases_in(dependant: Any) -> list[HoldKeywords]:
-    """The options of each lease that an endpoint needs."""
-    return [each.call.options for each in all_of(dependant) if isinstance(each.call, _Held)]
+def _is_closed(options: HoldKeywords | ThrottleKeywords) -> bool:
+    return options.get("on_outage") == "closed"
 
 
 def _routes(app: FastAPI) -> Iterable[Any]:

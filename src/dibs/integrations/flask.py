@@ -27,8 +27,8 @@ from .._http.bodies import Field, declared_length, form_fields
 from .._http.decorators import Once, Opener, PreventDuplicateSubmit, check_registered
 from .._http.options import GuardKeywords, GuardOptions, secret_bytes, with_service
 from .._http.policy import Policy
-from .._http.problems import is_refusal
-from .._http.responses import Recording, Response
+from .._http.problems import busy, is_refusal
+from .._http.responses import Headers, Recording, Response
 from .._http.submission import (
     INCOMPLETE,
     Facts,
@@ -39,7 +39,9 @@ from .._http.submission import (
     submission_of,
     too_large,
 )
-from ..errors import UsageError
+from .._http.throttle import Throttle, Throttled
+from .._interface import throttling
+from ..errors import Unavailable, UsageError
 from ._claims import STREAMED, file_hash, mark_guarded, run_within, within_of
 from ._sync.claims import claim_request, end_claim
 from .wsgi import CountedInput
@@ -47,7 +49,7 @@ from .wsgi import CountedInput
 if TYPE_CHECKING:
     from .._interface import Claim
 
-__all__ = ["Policy", "Refused", "install", "once", "prevent_duplicate_submit"]
+__all__ = ["Policy", "Refused", "install", "once", "prevent_duplicate_submit", "throttled"]
 
 User = Callable[[], object]
 
@@ -139,6 +141,27 @@ once = Once(guard)
 prevent_duplicate_submit = PreventDuplicateSubmit(guard)
 
 
+def _throttle(throttle: Throttle, view: Callable[..., Any]) -> Callable[..., Any]:
+    """*view*, counted at each request. A function as the key is called without arguments."""
+
+    @functools.wraps(view)
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        refusal = _guard_of_app().count(throttle)
+        if refusal is not None:
+            return _answer(refusal)
+        return current_app.ensure_sync(view)(*args, **kwargs)
+
+    return counted
+
+
+throttled = Throttled(_throttle)
+
+
+def _with_fields(fields: Headers, response: FlaskResponse) -> FlaskResponse:
+    response.headers.extend(fields)
+    return response
+
+
 def _end(policy: Policy, claim: "Claim", response: FlaskResponse) -> FlaskResponse:
     """End the claim with the response; with a stream, when that ends or its client disconnects."""
     recording = _recorded(policy, response)
@@ -212,7 +235,7 @@ def _answer(response: Response) -> FlaskResponse:
 
 def _with_headers_of(refusal: FlaskResponse, page: FlaskResponse) -> FlaskResponse:
     """*page*, which an error handler has made of *refusal*, with the headers that it lacks."""
-    for name in ("retry-after", "cache-control"):
+    for name in ("retry-after", "cache-control", "ratelimit", "ratelimit-policy"):
         if name in refusal.headers:
             page.headers.setdefault(name, refusal.headers[name])
     return page
@@ -256,6 +279,18 @@ class _AppGuard:
         if isinstance(outcome, Response) or isinstance(submission, InvalidRequest):
             return cast(Response, outcome)
         return submission, outcome
+
+    def count(self, throttle: Throttle) -> Response | None:
+        """Count the current request. Returns the refusal; None: run it."""
+        key = throttle.key_of(request.view_args or {})
+        try:
+            outcome = throttling(self._dibs, key, throttle.name, throttle.options)
+        except Unavailable as error:
+            return busy(error)
+        answer = throttle.answer(outcome)
+        if answer.fields:
+            after_this_request(functools.partial(_with_fields, answer.fields))
+        return answer.refusal
 
     def _submission(self, policy: Policy, name: str) -> Submission | InvalidRequest | None:
         keys = split_key_lines(request.headers.getlist(policy.header))

@@ -15,7 +15,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from .. import AsyncDibs, Dibs, Duplicate, UsageError
 from ._async import line as async_line
-from ._async.line import Deduplication, Dispatcher
 from ._line_events import (
     EVENT_NAME,
     WINDOW,
@@ -28,7 +27,6 @@ from ._line_events import (
 )
 from ._line_workers import ThreadWorkerPool, WorkerPool, to_its_end
 from ._sync import line as sync_line
-from ._sync.line import ThreadDeduplication, ThreadDispatcher
 
 __all__ = [
     "EVENT_NAME",
@@ -55,6 +53,38 @@ T = TypeVar("T")
 
 _AsyncHandler = Callable[Concatenate[E, P], Coroutine[Any, Any, T]]
 _Handler = Callable[Concatenate[E, P], T]
+
+
+class Deduplication(async_line.AsyncDeduplication):
+    """Which events are new: by a claim that all processes share.
+
+    While the store is out, this process still knows what it has seen itself; other processes do
+    not. *skipped* is called with the state of the first delivery, for each event that is not new.
+    """
+
+
+class ThreadDeduplication(sync_line.Deduplication):
+    """The same for threads."""
+
+
+class Dispatcher(async_line.AsyncDispatcher):
+    """Handlers are coroutine functions, on the loop that calls `receive`; with threads, plain ones.
+
+    *parser*: a `WebhookParser` of line-bot-sdk; *configuration*: its `Configuration`. *busy*: what
+    a person gets whose message or tap comes while the one before is worked on; None: they are
+    worked on side by side. *ttl*: how long a crash keeps a person from being served, in seconds.
+    *concurrency*: how many events are worked on at once; *limit*: how many may wait, beside them.
+    *ended* is called with what became of events ("done", "busy", "duplicate", "ignored", "failed",
+    "late", "cut", "refused") and how many they are.
+    """
+
+    pool = WorkerPool
+
+
+class ThreadDispatcher(sync_line.Dispatcher):
+    """Handlers that are plain functions, in threads. The options are those of `Dispatcher`."""
+
+    pool = ThreadWorkerPool
 
 
 @overload

@@ -31,7 +31,7 @@ from .._http.bodies import Field, form_fields
 from .._http.decorators import Once, Opener, PreventDuplicateSubmit, check_registered
 from .._http.options import GuardKeywords, GuardOptions
 from .._http.policy import Policy
-from .._http.problems import refusal
+from .._http.problems import busy, refusal
 from .._http.responses import Response
 from .._http.submission import (
     INCOMPLETE,
@@ -42,8 +42,9 @@ from .._http.submission import (
     submission_of,
     too_large,
 )
-from .._interface import NotOurs
-from ..errors import UsageError
+from .._http.throttle import Throttle, Throttled
+from .._interface import NotOurs, throttling
+from ..errors import Unavailable, UsageError
 from ._async.claims import claim_request
 from ._claims import (
     OpenTransaction,
@@ -55,7 +56,7 @@ from ._claims import (
     within_of,
 )
 from ._leases import RequestLeases
-from ._starlette_refusals import GUARD, Refused, answer, refused, with_headers_of
+from ._starlette_refusals import GUARD, Refused, answer, refused, with_fields, with_headers_of
 from ._starlette_routes import check_routes_of, is_dependency, policy_for, route_of
 from .asgi import (
     App,
@@ -76,7 +77,7 @@ from .asgi import (
     send_response,
 )
 
-__all__ = ["Policy", "Refused", "install", "once", "prevent_duplicate_submit"]
+__all__ = ["Policy", "Refused", "install", "once", "prevent_duplicate_submit", "throttled"]
 
 User = Callable[[Request], Any]
 
@@ -137,8 +138,42 @@ def guard(
     return shown
 
 
+def _throttle(throttle: Throttle, function: Callable[..., Any]) -> Callable[..., Any]:
+    """*function*, counted at each request."""
+    _check(function)
+    is_async = _is_async(function) or _is_async(inspect.unwrap(function))
+    call = function if is_async else functools.partial(run_in_threadpool, function)
+    signature, name, is_added = _with_request(_resolved(function))
+
+    @functools.wraps(function)
+    async def counted(*args: Any, **kwargs: Any) -> Any:
+        request = _find_request(args, kwargs, name, remove=is_added)
+        key = cast(str, await resolved(throttle.key_of(request.path_params, request)))
+        refusal = await count(request, throttle, key)
+        if refusal is None:
+            return await resolved(call(*args, **kwargs))
+        return answer(request, refusal)
+
+    shown: Any = counted
+    shown.__signature__ = signature
+    return shown
+
+
+async def count(request: Request, throttle: Throttle, key: str) -> Response | None:
+    """Count a request. Returns the refusal; None: run it."""
+    guard = _guard_of(request)
+    try:
+        outcome = await throttling(guard.dibs, key, throttle.name, throttle.options)
+    except Unavailable as error:
+        return busy(error)
+    counted = throttle.answer(outcome)
+    guard.fields.extend(counted.fields)
+    return counted.refusal
+
+
 once = Once(guard)
 prevent_duplicate_submit = PreventDuplicateSubmit(guard)
+throttled = Throttled(_throttle)
 
 
 class _Within:
@@ -294,7 +329,7 @@ class _RequestGuard:
     __slots__ = (
         "_end", "_form_of", "_is_matched", "_is_started", "_leases", "_middleware", "_policy",
         "_receive", "_recorder", "_scope", "_send", "_since", "_size", "_submitted", "_too_long",
-        "refusal",
+        "fields", "refusal",
     )  # fmt: skip
 
     def __init__(self, middleware: _Middleware, scope: Scope, receive: Receive, send: Send) -> None:
@@ -320,6 +355,13 @@ class _RequestGuard:
         """The policy that a body exceeds, until that is answered."""
         self.refusal: Response | None = None
         """The refusal of which the application makes a page."""
+        self.fields: list[tuple[str, str]] = []
+        """Headers that are added to the response."""
+
+    @property
+    def dibs(self) -> AsyncDibs:
+        """Of the application."""
+        return self._middleware.dibs
 
     # ---- claims and leases
 
@@ -452,6 +494,8 @@ class _RequestGuard:
                 self._leases.check()
             if self.refusal is not None:
                 message = with_headers_of(self.refusal, message)
+            if self.fields:
+                message = with_fields(self.fields, message)
         if self._too_long is not None and not self._is_started:
             await self._refuse(self._too_long)
         if self._too_long is None:

@@ -194,4 +194,4 @@ async def test_the_wait_of_a_duplicate_is_checked() -> None:
         with pytest.raises(UsageError, match="wait"):
             dibs.claim("order:1", window=60, wait=-1)
         with pytest.raises(UsageError, match="wait"):
-            dibs.once("order:{key}", window=60, wait=float("inf"))
+            dibs.once("order:{key}", window=60, wait=float("nan"))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from dibs import AsyncDibs, Event, Unavailable, UsageError
-from dibs._core.schedule import record_request
+from dibs._core.schedule import Run, record_request
 from dibs.testing import Server
 
 from .._tasks import Background, Interrupt, eventually, sleep
@@ -157,7 +157,8 @@ async def test_a_record_never_moves_back(server: Server) -> None:
     async with AsyncDibs(server.url, budget=5) as dibs:
 
         async def record(fire: int) -> int:
-            request = record_request(b"scheduled-last:tick", fire, b"web-1:1", 60_000, inf)
+            run = Run("web-1:1", "finished", fire, 5)
+            request = record_request([b"scheduled-last:tick"], fire, run, 60_000, inf)
             await dibs._store.opened()
             await dibs._store.ask(request, monotonic())
             return _last(server, "tick")
@@ -553,7 +554,8 @@ async def test_a_fire_whose_lease_was_lost_is_not_over(
     assert runs == ["one", "two"]
     assert [event.cause for event in of(events, "failed")] == ["lease_lost"]
     assert of(events, "finished") == []
-    assert valkey.client().get("scheduled-last:tick").endswith(two._leases.identity.holder.encode())
+    holder = two._leases.identity.holder.encode()
+    assert valkey.client().get("scheduled-last:tick").split()[1] == holder
 
 
 async def test_nothing_runs_while_redis_is_unavailable(
@@ -622,8 +624,8 @@ async def test_the_end_of_a_run_is_recorded_when_redis_is_back(own_server: Serve
     assert runs == [1]
 
 
-def _last(server: Server, key: str) -> int:
-    return int(server.client().get(f"scheduled-last:{key}").split()[0])
+def _last(server: Server, key: str, namespace: str = "") -> int:
+    return int(server.client().get(f"{namespace}scheduled-last:{key}").split()[0])
 
 
 async def test_a_record_that_is_lost_costs_no_fire(valkey: Server) -> None:
@@ -772,3 +774,69 @@ async def test_mistakes_are_told_before_anything_runs(valkey: Server) -> None:
                 async with scheduler:
                     pass
         assert await first() is None  # still an ordinary function
+
+
+# ---- what has run
+
+
+async def test_the_last_fires_can_be_seen(server: Server) -> None:
+    """Who ran each, when, for how long, and how it ended; written with the record itself."""
+    clock, runs = Clock(), list[int]()
+    async with AsyncDibs(server.url, budget=5, namespace="shop:") as dibs:
+
+        @dibs.scheduled("* * * * *", key="tick")
+        async def tick() -> None:
+            runs.append(1)
+            if len(runs) == 2:
+                raise LookupError("no such thing")
+
+        async with clock.scheduler(dibs):
+            for number in (1, 2, 3):
+                await eventually(lambda: server.client().exists("shop:scheduled-last:tick") == 1)
+                clock.set(NOON + 60 * number)
+                await eventually(lambda number=number: len(runs) == number)
+                at = int(NOON + 60 * number) * 1000
+                await eventually(lambda at=at: _last(server, "tick", "shop:") == at)
+        entry = await dibs._inspector().entry("scheduled-last:tick")
+    assert entry is not None and entry.holder == dibs._leases.identity.holder
+    assert [fire.outcome for fire in entry.fires] == ["finished", "failed:LookupError", "finished"]
+    assert [fire.at for fire in entry.fires] == [NOON + 180, NOON + 120, NOON + 60]
+    assert {fire.holder for fire in entry.fires} == {entry.holder}
+    assert all(fire.took >= 0 and fire.delay >= 0 for fire in entry.fires)
+    assert sorted(server.keys()) == [
+        "shop:fence:{shop:scheduled:tick}", "shop:fires:{shop:scheduled-last:tick}",
+        "shop:scheduled-last:tick",
+    ]  # fmt: skip
+
+
+async def test_the_history_is_bounded_and_a_repeated_record_is_in_it_once(server: Server) -> None:
+    """Fifty fires; and it expires with the record."""
+    keys = [b"scheduled-last:tick", b"fires:{scheduled-last:tick}"]
+    now = int(time()) * 1000
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        await dibs._store.opened()
+        for number in range(60):
+            fire = now - (60 - number) * 60_000
+            request = record_request(keys, fire, Run("a:1", "finished", fire, 5), 60_000, inf)
+            for _ in range(2):
+                await dibs._store.ask(request, monotonic())
+    client = server.client()
+    assert client.zcard(keys[1]) == 50
+    assert client.zrange(keys[1], 0, 0)[0].startswith(b"%d " % (now - 50 * 60_000))
+    assert 0 < client.pttl(keys[1]) <= 60_000
+
+
+async def test_a_user_who_may_not_keep_a_history_runs_fires_all_the_same(valkey: Server) -> None:
+    """The rights are those of before: the record is written, the history is not."""
+    client = valkey.client()
+    rules = "on >secret ~* &* +@all -zadd -zcard -zrem -zrange"
+    client.execute_command("ACL", "SETUSER", "few", *rules.split())
+    now = int(time()) * 1000
+    try:
+        async with AsyncDibs(valkey.url.replace("://", "://few:secret@"), budget=5) as dibs:
+            await dibs._store.opened()
+            keys, run = [b"scheduled-last:t", b"fires:{scheduled-last:t}"], Run("a:1", "x", now, 5)
+            await dibs._store.ask(record_request(keys, now, run, 60_000, inf), monotonic())
+    finally:
+        client.execute_command("ACL", "DELUSER", "few")
+    assert valkey.keys() == ["scheduled-last:t"]

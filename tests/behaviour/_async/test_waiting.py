@@ -154,3 +154,81 @@ async def test_more_keys_than_the_server_keeps_track_of(
             assert lease is not None and await lease.release()
         for waiter in waiters:
             assert await waiter.result()
+
+
+# ---- who waits can be seen
+
+
+def notes(server: Server, key: str = "user:1") -> list[bytes]:
+    """What is noted at the server about those who wait for *key*."""
+    return server.client().zrange(f"waiting:{{{key}}}", 0, -1)
+
+
+@pytest.mark.parametrize("limit", [None, 1])
+async def test_who_waits_can_be_seen(server: Server, limit: int | None) -> None:
+    """In which process, and since when; for a key or a permit. Nothing is left when it ends."""
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
+        lease = await one.try_hold("user:1", ttl=60, limit=limit)
+        assert lease is not None
+
+        async def wait() -> None:
+            async with two.hold("user:1", ttl=5, wait=60, limit=limit):
+                pass
+
+        waiting = [Background(wait), Background(wait)]
+        await eventually(lambda: len(notes(server)) == 1, within=30)
+        entry = await one._inspector().entry("user:1")
+        assert entry is not None
+        [waiter] = entry.waiters
+        assert waiter.holder == two._leases.identity.holder
+        assert waiter.waited is not None and 1.0 <= waiter.waited < 60
+        assert 0 < server.client().pttl("waiting:{user:1}") <= 30_000
+        await lease.release()
+        for each in waiting:
+            await each.result()
+        await eventually(lambda: server.keys() == [])
+
+
+async def test_waiting_for_a_short_time_or_not_at_all_costs_no_command(valkey: Server) -> None:
+    """The commands are those of before: no note is written, and none is removed."""
+    async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
+        async with one.hold("user:1", ttl=60), two.hold("warm:up", ttl=60):
+            pass
+        before = valkey.command_counts()
+        async with one.hold("user:1", ttl=60):
+            pass
+        spent = valkey.command_counts() - before
+        assert spent["set"] == spent["pttl"] == 1 and not spent["zadd"]
+
+        async def wait() -> None:
+            async with two.hold("user:1", ttl=5, wait=60):
+                pass
+
+        lease = await one.try_hold("user:1", ttl=60)
+        assert lease is not None
+        before = valkey.command_counts()
+        waiting = Background(wait)
+        await eventually(lambda: _queue(two) == 1)
+        await sleep(0.2)
+        await lease.release()
+        await waiting.result()
+        spent = valkey.command_counts() - before
+        assert not spent["zadd"], "and where there is no note, none is removed"
+
+
+async def test_a_process_that_was_killed_is_not_said_to_wait(valkey: Server) -> None:
+    """A note that is not written again expires; the next one that is written removes it."""
+    client = valkey.client()
+    client.zadd("waiting:{user:1}", {"0123456789ab@dead:1 1000": 1})
+    async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
+        lease = await one.try_hold("user:1", ttl=60)
+        assert lease is not None
+
+        async def wait() -> None:
+            async with two.hold("user:1", ttl=5, wait=60):
+                pass
+
+        waiting = Background(wait)
+        await eventually(lambda: not any(b"dead" in each for each in notes(valkey)), within=30)
+        await lease.release()
+        await waiting.result()

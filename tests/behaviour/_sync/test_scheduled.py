@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from dibs import Dibs, Event, Unavailable, UsageError
-from dibs._core.schedule import record_request
+from dibs._core.schedule import Run, record_request
 from dibs.testing import Server
 
 from .._threads import Background, Interrupt, eventually, sleep
@@ -158,7 +158,8 @@ def test_a_record_never_moves_back(server: Server) -> None:
     with Dibs(server.url, budget=5) as dibs:
 
         def record(fire: int) -> int:
-            request = record_request(b"scheduled-last:tick", fire, b"web-1:1", 60_000, inf)
+            run = Run("web-1:1", "finished", fire, 5)
+            request = record_request([b"scheduled-last:tick"], fire, run, 60_000, inf)
             dibs._store.opened()
             dibs._store.ask(request, monotonic())
             return _last(server, "tick")
@@ -554,7 +555,8 @@ def test_a_fire_whose_lease_was_lost_is_not_over(
     assert runs == ["one", "two"]
     assert [event.cause for event in of(events, "failed")] == ["lease_lost"]
     assert of(events, "finished") == []
-    assert valkey.client().get("scheduled-last:tick").endswith(two._leases.identity.holder.encode())
+    holder = two._leases.identity.holder.encode()
+    assert valkey.client().get("scheduled-last:tick").split()[1] == holder
 
 
 def test_nothing_runs_while_redis_is_unavailable(
@@ -623,8 +625,8 @@ def test_the_end_of_a_run_is_recorded_when_redis_is_back(own_server: Server) -> 
     assert runs == [1]
 
 
-def _last(server: Server, key: str) -> int:
-    return int(server.client().get(f"scheduled-last:{key}").split()[0])
+def _last(server: Server, key: str, namespace: str = "") -> int:
+    return int(server.client().get(f"{namespace}scheduled-last:{key}").split()[0])
 
 
 def test_a_record_that_is_lost_costs_no_fire(valkey: Server) -> None:
@@ -773,3 +775,69 @@ def test_mistakes_are_told_before_anything_runs(valkey: Server) -> None:
                 with scheduler:
                     pass
         assert first() is None  # still an ordinary function
+
+
+# ---- what has run
+
+
+def test_the_last_fires_can_be_seen(server: Server) -> None:
+    """Who ran each, when, for how long, and how it ended; written with the record itself."""
+    clock, runs = Clock(), list[int]()
+    with Dibs(server.url, budget=5, namespace="shop:") as dibs:
+
+        @dibs.scheduled("* * * * *", key="tick")
+        def tick() -> None:
+            runs.append(1)
+            if len(runs) == 2:
+                raise LookupError("no such thing")
+
+        with clock.scheduler(dibs):
+            for number in (1, 2, 3):
+                eventually(lambda: server.client().exists("shop:scheduled-last:tick") == 1)
+                clock.set(NOON + 60 * number)
+                eventually(lambda number=number: len(runs) == number)
+                at = int(NOON + 60 * number) * 1000
+                eventually(lambda at=at: _last(server, "tick", "shop:") == at)
+        entry = dibs._inspector().entry("scheduled-last:tick")
+    assert entry is not None and entry.holder == dibs._leases.identity.holder
+    assert [fire.outcome for fire in entry.fires] == ["finished", "failed:LookupError", "finished"]
+    assert [fire.at for fire in entry.fires] == [NOON + 180, NOON + 120, NOON + 60]
+    assert {fire.holder for fire in entry.fires} == {entry.holder}
+    assert all(fire.took >= 0 and fire.delay >= 0 for fire in entry.fires)
+    assert sorted(server.keys()) == [
+        "shop:fence:{shop:scheduled:tick}", "shop:fires:{shop:scheduled-last:tick}",
+        "shop:scheduled-last:tick",
+    ]  # fmt: skip
+
+
+def test_the_history_is_bounded_and_a_repeated_record_is_in_it_once(server: Server) -> None:
+    """Fifty fires; and it expires with the record."""
+    keys = [b"scheduled-last:tick", b"fires:{scheduled-last:tick}"]
+    now = int(time()) * 1000
+    with Dibs(server.url, budget=5) as dibs:
+        dibs._store.opened()
+        for number in range(60):
+            fire = now - (60 - number) * 60_000
+            request = record_request(keys, fire, Run("a:1", "finished", fire, 5), 60_000, inf)
+            for _ in range(2):
+                dibs._store.ask(request, monotonic())
+    client = server.client()
+    assert client.zcard(keys[1]) == 50
+    assert client.zrange(keys[1], 0, 0)[0].startswith(b"%d " % (now - 50 * 60_000))
+    assert 0 < client.pttl(keys[1]) <= 60_000
+
+
+def test_a_user_who_may_not_keep_a_history_runs_fires_all_the_same(valkey: Server) -> None:
+    """The rights are those of before: the record is written, the history is not."""
+    client = valkey.client()
+    rules = "on >secret ~* &* +@all -zadd -zcard -zrem -zrange"
+    client.execute_command("ACL", "SETUSER", "few", *rules.split())
+    now = int(time()) * 1000
+    try:
+        with Dibs(valkey.url.replace("://", "://few:secret@"), budget=5) as dibs:
+            dibs._store.opened()
+            keys, run = [b"scheduled-last:t", b"fires:{scheduled-last:t}"], Run("a:1", "x", now, 5)
+            dibs._store.ask(record_request(keys, now, run, 60_000, inf), monotonic())
+    finally:
+        client.execute_command("ACL", "DELUSER", "few")
+    assert valkey.keys() == ["scheduled-last:t"]

@@ -155,3 +155,81 @@ def test_more_keys_than_the_server_keeps_track_of(
             assert lease is not None and lease.release()
         for waiter in waiters:
             assert waiter.result()
+
+
+# ---- who waits can be seen
+
+
+def notes(server: Server, key: str = "user:1") -> list[bytes]:
+    """What is noted at the server about those who wait for *key*."""
+    return server.client().zrange(f"waiting:{{{key}}}", 0, -1)
+
+
+@pytest.mark.parametrize("limit", [None, 1])
+def test_who_waits_can_be_seen(server: Server, limit: int | None) -> None:
+    """In which process, and since when; for a key or a permit. Nothing is left when it ends."""
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
+        lease = one.try_hold("user:1", ttl=60, limit=limit)
+        assert lease is not None
+
+        def wait() -> None:
+            with two.hold("user:1", ttl=5, wait=60, limit=limit):
+                pass
+
+        waiting = [Background(wait), Background(wait)]
+        eventually(lambda: len(notes(server)) == 1, within=30)
+        entry = one._inspector().entry("user:1")
+        assert entry is not None
+        [waiter] = entry.waiters
+        assert waiter.holder == two._leases.identity.holder
+        assert waiter.waited is not None and 1.0 <= waiter.waited < 60
+        assert 0 < server.client().pttl("waiting:{user:1}") <= 30_000
+        lease.release()
+        for each in waiting:
+            each.result()
+        eventually(lambda: server.keys() == [])
+
+
+def test_waiting_for_a_short_time_or_not_at_all_costs_no_command(valkey: Server) -> None:
+    """The commands are those of before: no note is written, and none is removed."""
+    with Dibs(valkey.url, budget=5) as one, Dibs(valkey.url, budget=5) as two:
+        with one.hold("user:1", ttl=60), two.hold("warm:up", ttl=60):
+            pass
+        before = valkey.command_counts()
+        with one.hold("user:1", ttl=60):
+            pass
+        spent = valkey.command_counts() - before
+        assert spent["set"] == spent["pttl"] == 1 and not spent["zadd"]
+
+        def wait() -> None:
+            with two.hold("user:1", ttl=5, wait=60):
+                pass
+
+        lease = one.try_hold("user:1", ttl=60)
+        assert lease is not None
+        before = valkey.command_counts()
+        waiting = Background(wait)
+        eventually(lambda: _queue(two) == 1)
+        sleep(0.2)
+        lease.release()
+        waiting.result()
+        spent = valkey.command_counts() - before
+        assert not spent["zadd"], "and where there is no note, none is removed"
+
+
+def test_a_process_that_was_killed_is_not_said_to_wait(valkey: Server) -> None:
+    """A note that is not written again expires; the next one that is written removes it."""
+    client = valkey.client()
+    client.zadd("waiting:{user:1}", {"0123456789ab@dead:1 1000": 1})
+    with Dibs(valkey.url, budget=5) as one, Dibs(valkey.url, budget=5) as two:
+        lease = one.try_hold("user:1", ttl=60)
+        assert lease is not None
+
+        def wait() -> None:
+            with two.hold("user:1", ttl=5, wait=60):
+                pass
+
+        waiting = Background(wait)
+        eventually(lambda: not any(b"dead" in each for each in notes(valkey)), within=30)
+        lease.release()
+        waiting.result()

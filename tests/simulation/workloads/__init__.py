@@ -9,9 +9,10 @@ from .jobs import Jobs
 from .leader import Leader
 from .mistaken import Mistaken
 from .scheduled import Scheduled
+from .throttle import Throttle
 
 VERBS: tuple[type[Workload], ...] = (
     Hold, Late, Limit, SwitchedMaster, MovingSlots, Leader, HandOver, Claims, Cached, CachedMany,
-    Scheduled, Jobs,
+    Scheduled, Jobs, Throttle,
 )  # fmt: skip
 WORKLOADS: dict[str, type[Workload]] = {each.name: each for each in (*VERBS, Mistaken)}

@@ -173,7 +173,7 @@ class Workload:
         for server in self.world.topology.masters:
             server.keys.sweep()
             left |= {key: self._left(value) for key, value in server.keys.values.items()}
-        others = (b"fence:", b"fences:", b"probe:")
+        others = (b"fence:", b"fences:", b"probe:", b"waiting:")
         return {key: value for key, value in left.items() if value and not key.startswith(others)}
 
     def _left(self, value: Value) -> Value | None:

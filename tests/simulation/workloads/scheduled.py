@@ -114,8 +114,9 @@ class Scheduled(Workload):
         """A fire that ended without its lease must not be recorded as over by who ran it."""
         assert self._observe is not None
         self._observe(session, words, reply)
-        if words[0] in (b"EVAL", b"EVALSHA") and words[3:4] == [_LAST_KEY] and len(words) > 5:
-            at, holder = int(words[4]) / 1000, words[5].decode()
+        # The script that records: two keys, then the time of the fire and who records it.
+        if words[0] in (b"EVAL", b"EVALSHA") and words[2:4] == [b"2", _LAST_KEY]:
+            at, holder = int(words[5]) / 1000, words[6].decode()
             own = [run for run in self.runs if holder.startswith(f"{run.process.name}:")]
             last = next((run for run in reversed(own) if run.at == at), None)
             if last is not None and last.is_lost:

@@ -78,7 +78,8 @@ function asOf(sweep, page, namespace) {
   const parts = [`All ${where}, of every process: ${read}.`];
   if (sweep.cut) parts.push("There are more keys than one reading looks at.");
   if (sweep.unreachable.length) parts.push(`Not read, because they do not answer: ${sweep.unreachable.join(", ")}.`);
-  if (page.listed < sweep.counts[page.group]) parts.push(`${number(page.listed)} of the ${number(sweep.counts[page.group])} ${GROUPS[page.group][1]} are listed.`);
+  if (!page.searched) parts.push("Looking through all of them …");
+  if (page.listed < page.matching) parts.push(`The first ${number(page.listed)} of ${number(page.matching)} ${GROUPS[page.group][1]} are listed, in this order.`);
   return parts.join(" ");
 }
 
@@ -99,7 +100,7 @@ function drawRows(page) {
   $("table").classList.toggle("no-age", page.rows.every((row) => row.age === null));
   $("table").hidden = page.rows.length === 0;
   $("empty").hidden = page.rows.length > 0;
-  write($("empty"), page.text ? `Nothing that is listed contains “${page.text}”.` : GROUPS[page.group][2]);
+  write($("empty"), page.text ? page.searched ? `Nothing contains “${page.text}”.` : `Looking for “${page.text}” …` : GROUPS[page.group][2]);
   tickServer();
 }
 
@@ -119,6 +120,8 @@ function cell(name, ...children) {
 function newRow(id) {
   const row = { id, full: 0, permits: "" };
   row.key = el("code");
+  row.why = el("button", { type: "button", className: "small why" }, "Why?");
+  row.why.onclick = () => why(id, row.why);
   row.about = el("span", { className: "about" });
   row.list = el("ul", { className: "permits", hidden: true });
   row.state = el("span", { className: "state" });
@@ -127,7 +130,7 @@ function newRow(id) {
   row.clock = el("span", { className: "clock" });
   row.countdown = el("i");
   row.act = cell("act");
-  row.tr = el("tr", {}, cell("key", row.key, row.about, row.list), cell("", row.state), row.holder, row.age, cell("number left", row.clock, el("span", { className: "countdown" }, row.countdown)), row.act);
+  row.tr = el("tr", {}, cell("key", row.key, row.why, row.about, row.list), cell("", row.state), row.holder, row.age, cell("number left", row.clock, el("span", { className: "countdown" }, row.countdown)), row.act);
   row.tr.setAttribute("role", "row");
   drawn.set(id, row);
   return row;
@@ -140,6 +143,7 @@ function fill(row, facts) {
   row.full = Math.max(row.full, facts.remaining ?? 0);
   row.began = facts.age === null ? null : now - facts.age;
   write(row.key, facts.key);
+  row.why.setAttribute("aria-label", `Why is ${facts.key} so?`);
   write(row.about, about(facts));
   write(row.state, STATES[facts.state] ?? facts.state);
   row.state.dataset.state = facts.state;
@@ -154,6 +158,7 @@ function about(facts) {
   if (facts.of) parts.push(`of ${facts.of}`);
   if (facts.kind === "cached" && facts.size !== null) parts.push(bytes(facts.size));
   if (facts.took !== null) parts.push(`loaded in ${seconds(facts.took)}`);
+  if (facts.ended) parts.push(facts.ended);
   if (facts.fence !== null) parts.push(`fence ${facts.fence}`);
   return parts.join(" · ");
 }
@@ -192,6 +197,18 @@ export function tickServer() {
     row.countdown.style.transform = `scaleX(${left === null || !row.full ? 0 : Math.min(left / row.full, 1)})`;
     write(row.age, row.began === null ? "" : long(now - row.began));
   }
+}
+
+// ---- why: the same as `dibs why`
+
+async function why(id, from) {
+  const said = await fetch(`api/why?id=${encodeURIComponent(id)}`).then((answer) => answer.json()).catch(() => ({ error: "No answer came." }));
+  write($("why-title"), said.key ?? said.error);
+  $("why-facts").replaceChildren(...(said.facts ?? []).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+  $("why-text").replaceChildren(...[said.next, ...(said.advice ?? [])].filter(Boolean).map((text) => el("p", {}, text)));
+  $("why-close").onclick = () => $("why").close();
+  $("why").addEventListener("close", () => from.focus(), { once: true });
+  $("why").showModal();
 }
 
 // ---- releasing: asks twice, and names what was seen

@@ -5,7 +5,7 @@ import inspect
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ...errors import Busy, Duplicate
 from .._line_events import (
@@ -25,7 +25,7 @@ from .._line_events import (
     reply_token,
     sdk,
 )
-from .._line_workers import Ended, WorkerPool
+from .._line_workers import Ended
 
 if TYPE_CHECKING:
     from ... import AsyncDibs
@@ -65,12 +65,8 @@ def _skip(duplicate: Duplicate, key: str, skipped: Callable[[Duplicate], object]
         skipped(duplicate)
 
 
-class Deduplication:
-    """Which events are new: by a claim that all processes share.
-
-    While the store is out, this process still knows what it has seen itself; other processes do
-    not. *skipped* is called with the state of the first delivery, for each event that is not new.
-    """
+class AsyncDeduplication:
+    """Which events are new; see `Deduplication` in linebot.py."""
 
     def __init__(self, dibs: "AsyncDibs", *, skipped: Skipped | None = None) -> None:
         self._dibs = dibs
@@ -109,16 +105,11 @@ class Deduplication:
         return True
 
 
-class Dispatcher(Routes):
-    """Handlers are coroutine functions, on the loop that calls `receive`; with threads, plain ones.
+class AsyncDispatcher(Routes):
+    """Hands events to handlers; see `Dispatcher` in linebot.py for its options."""
 
-    *parser*: a `WebhookParser` of line-bot-sdk; *configuration*: its `Configuration`. *busy*: what
-    a person gets whose message or tap comes while the one before is worked on; None: they are
-    worked on side by side. *ttl*: how long a crash keeps a person from being served, in seconds.
-    *concurrency*: how many events are worked on at once; *limit*: how many may wait, beside them.
-    *ended* is called with what became of events ("done", "busy", "duplicate", "ignored", "failed",
-    "late", "cut", "refused") and how many they are.
-    """
+    pool: Any
+    """Where events are worked on: a `WorkerPool`, or the one for threads."""
 
     def __init__(
         self,
@@ -128,7 +119,7 @@ class Dispatcher(Routes):
         configuration: Any,
         busy: Any = None,
         ttl: float = 5.0,
-        concurrency: int = WorkerPool.concurrency,
+        concurrency: int | None = None,
         limit: int = 1000,
         ended: Ended | None = None,
     ) -> None:
@@ -137,10 +128,9 @@ class Dispatcher(Routes):
         self._dibs = dibs
         self._busy = busy
         self._ttl = ttl
-        self._deduplication = Deduplication(dibs)
-        self._workers: WorkerPool[Any] = WorkerPool(
-            self._work, concurrency=concurrency, limit=limit, ended=ended
-        )
+        self._deduplication = AsyncDeduplication(dibs)
+        concurrency = self.pool.concurrency if concurrency is None else concurrency
+        self._workers = self.pool(self._work, concurrency=concurrency, limit=limit, ended=ended)
         self._lock = threading.Lock()
         self._client: Any = None
 
@@ -165,7 +155,7 @@ class Dispatcher(Routes):
         if client is not None:
             await client.close()
 
-    async def __aenter__(self) -> "Dispatcher":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

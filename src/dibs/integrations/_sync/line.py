@@ -6,7 +6,7 @@ import inspect
 import threading
 from collections.abc import Generator, Callable, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ...errors import Busy, Duplicate
 from .._line_events import (
@@ -26,7 +26,7 @@ from .._line_events import (
     reply_token,
     sdk,
 )
-from .._line_workers import Ended, ThreadWorkerPool
+from .._line_workers import Ended
 
 if TYPE_CHECKING:
     from ... import Dibs
@@ -66,12 +66,8 @@ def _skip(duplicate: Duplicate, key: str, skipped: Callable[[Duplicate], object]
         skipped(duplicate)
 
 
-class ThreadDeduplication:
-    """Which events are new: by a claim that all processes share.
-
-    While the store is out, this process still knows what it has seen itself; other processes do
-    not. *skipped* is called with the state of the first delivery, for each event that is not new.
-    """
+class Deduplication:
+    """Which events are new; see `Deduplication` in linebot.py."""
 
     def __init__(self, dibs: "Dibs", *, skipped: Skipped | None = None) -> None:
         self._dibs = dibs
@@ -110,16 +106,11 @@ class ThreadDeduplication:
         return True
 
 
-class ThreadDispatcher(Routes):
-    """Handlers are coroutine functions, on the loop that calls `receive`; with threads, plain ones.
+class Dispatcher(Routes):
+    """Hands events to handlers; see `Dispatcher` in linebot.py for its options."""
 
-    *parser*: a `WebhookParser` of line-bot-sdk; *configuration*: its `Configuration`. *busy*: what
-    a person gets whose message or tap comes while the one before is worked on; None: they are
-    worked on side by side. *ttl*: how long a crash keeps a person from being served, in seconds.
-    *concurrency*: how many events are worked on at once; *limit*: how many may wait, beside them.
-    *ended* is called with what became of events ("done", "busy", "duplicate", "ignored", "failed",
-    "late", "cut", "refused") and how many they are.
-    """
+    pool: Any
+    """Where events are worked on: a `WorkerPool`, or the one for threads."""
 
     def __init__(
         self,
@@ -129,7 +120,7 @@ class ThreadDispatcher(Routes):
         configuration: Any,
         busy: Any = None,
         ttl: float = 5.0,
-        concurrency: int = ThreadWorkerPool.concurrency,
+        concurrency: int | None = None,
         limit: int = 1000,
         ended: Ended | None = None,
     ) -> None:
@@ -138,10 +129,9 @@ class ThreadDispatcher(Routes):
         self._dibs = dibs
         self._busy = busy
         self._ttl = ttl
-        self._deduplication = ThreadDeduplication(dibs)
-        self._workers: ThreadWorkerPool[Any] = ThreadWorkerPool(
-            self._work, concurrency=concurrency, limit=limit, ended=ended
-        )
+        self._deduplication = Deduplication(dibs)
+        concurrency = self.pool.concurrency if concurrency is None else concurrency
+        self._workers = self.pool(self._work, concurrency=concurrency, limit=limit, ended=ended)
         self._lock = threading.Lock()
         self._client: Any = None
 
@@ -166,7 +156,7 @@ class ThreadDispatcher(Routes):
         if client is not None:
             client.close()
 
-    def __enter__(self) -> "ThreadDispatcher":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -45,10 +45,12 @@ with needs("django"):
 from ... import AsyncDibs, Dibs
 from ..._http.decorators import Once, Opener, PreventDuplicateSubmit
 from ..._http.policy import Policy, check_routes, find
-from ..._http.problems import is_refusal
+from ..._http.problems import busy, is_refusal
 from ..._http.responses import Recording, Response
 from ..._http.submission import InvalidRequest, Submission
-from ...errors import UsageError
+from ..._http.throttle import Answer, Throttle, Throttled
+from ..._interface import throttling
+from ...errors import Unavailable, UsageError
 from .._async import claims as async_claims
 from .._claims import STREAMED, applied, mark_guarded, run_within, within_of
 from .._django_requests import (
@@ -74,6 +76,7 @@ __all__ = [
     "fenced",
     "once",
     "prevent_duplicate_submit",
+    "throttled",
 ]
 
 View = Callable[..., Any]
@@ -164,6 +167,63 @@ def _request_in(args: tuple[Any, ...]) -> Any:
 
 once = Once(guard)
 prevent_duplicate_submit = PreventDuplicateSubmit(guard)
+
+
+def _throttle(throttle: Throttle, view: View) -> View:
+    """*view*, counted at each request. A function as the key gets the request."""
+    if _is_async(view):
+        return _athrottle(throttle, view)
+
+    @functools.wraps(view)
+    def counted(*args: Any, **kwargs: Any) -> HttpResponseBase:
+        request = _request_in(args)
+        answer = _count(throttle, throttle.key_of(kwargs, request))
+        if answer.refusal is not None:
+            return _answer(request, answer.refusal)
+        return _with_fields(answer, view(*args, **kwargs))
+
+    return counted
+
+
+def _athrottle(throttle: Throttle, view: View) -> View:
+    @functools.wraps(view)
+    async def counted(*args: Any, **kwargs: Any) -> HttpResponseBase:
+        request = _request_in(args)
+        key = throttle.key_of(kwargs, request)
+        key = await key if inspect.isawaitable(key) else key
+        if isinstance(plain_request(request), ASGIRequest):
+            answer = await _acount(throttle, key)
+        else:  # the event loop of one view
+            answer = await sync_to_async(_count, thread_sensitive=False)(throttle, key)
+        if answer.refusal is not None:
+            return await _aanswer(request, answer.refusal)
+        return _with_fields(answer, await view(*args, **kwargs))
+
+    return counted
+
+
+def _count(throttle: Throttle, key: str) -> Answer:
+    try:
+        return throttle.answer(throttling(_dibs(), key, throttle.name, throttle.options))
+    except Unavailable as error:
+        return Answer((), busy(error))
+
+
+async def _acount(throttle: Throttle, key: str) -> Answer:
+    try:
+        dibs = _made(AsyncDibs)
+        return throttle.answer(await throttling(dibs, key, throttle.name, throttle.options))
+    except Unavailable as error:
+        return Answer((), busy(error))
+
+
+def _with_fields(answer: Answer, response: Any) -> Any:
+    for name, value in answer.fields:
+        response[name] = value if name not in response else f"{response[name]}, {value}"
+    return response
+
+
+throttled = Throttled(_throttle)
 
 
 def exempt(view: View) -> View:
@@ -449,7 +509,7 @@ def _page(page: Any, refusal: Response) -> HttpResponseBase:
     if not getattr(page, "is_rendered", True):
         page.render()
     for name, value in refusal.headers:
-        if name in ("retry-after", "cache-control"):
+        if name in ("retry-after", "cache-control", "ratelimit", "ratelimit-policy"):
             page.setdefault(name, value)
     return page
 

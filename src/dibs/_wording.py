@@ -1,9 +1,12 @@
-"""Entries as words: for people in a table, for programs as JSON."""
+"""Entries as words: for people in a table, for programs as JSON; why a key is as it is. Pure."""
 
 import math
-from typing import Any
+import shlex
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
 
-from .._interface import Entry, Permit, cut, printable, shorten
+from ._interface import Entry, Fire, Permit, cut, printable, shorten
 
 JsonObject = dict[str, Any]
 
@@ -66,7 +69,17 @@ def _shown(key: str, *, whole: bool) -> str:
 
 def what(entry: Entry) -> str:
     """The kind, and its state where that is news."""
-    usual = ("held", "running", "done", "value", "recorded", "counter", "version")
+    usual = (
+        "held",
+        "running",
+        "done",
+        "value",
+        "recorded",
+        "counting",
+        "waiting",
+        "counter",
+        "version",
+    )
     if entry.kind == "foreign":
         return f"foreign {entry.state}"
     return entry.kind if entry.state in usual else f"{entry.kind}, {entry.state}"
@@ -84,16 +97,26 @@ def who(entry: Entry) -> str:
 def details(entry: Entry, *, whole: bool) -> str:
     """What else is to be said about it in a table."""
     match entry.kind:
-        case "lock" | "fence" if entry.of is not None:
+        case "lock" | "fence" | "waiters" | "history" if entry.of is not None:
             return f"of {_shown_owner(entry, whole=whole)}"
         case "permits":
             return counted(entry.taken, "permit")
+        case "schedule" if entry.fires:
+            return ended(entry.fires[0])
         case "cached" if entry.took is not None:
             return f"load took {duration(entry.took)}"
         case "claim" | "done" if entry.note is not None:
             return printable(entry.note) if whole else "has a note"
         case _:
             return ""
+
+
+def ended(fire: Fire) -> str:
+    """`finished in 3.2 s`, `failed (ValueError) after 3 ms`, `skipped`."""
+    how, _, error = printable(fire.outcome).partition(":")
+    if how == "failed":
+        return f"failed ({error}) after {duration(fire.took)}"
+    return how if how == "skipped" else f"{how} in {duration(fire.took)}"
 
 
 HEADINGS = ("KEY", "WHAT", "HOLDER", "LEFT", "AGE", "SIZE", "DETAILS")
@@ -135,6 +158,10 @@ def as_object(entry: Entry, *, whole: bool) -> JsonObject:
     fields["key"] = entry.key if whole else shown_key(entry, whole=False)
     fields["of"] = entry.of if whole or entry.of is None else _shown_owner(entry, whole=False)
     fields["note"] = entry.note if whole else None
+    fields["fires"] = [each._asdict() for each in entry.fires]
+    fields["waiters"] = [
+        {**each._asdict(), "waited": _rounded(each.waited)} for each in entry.waiters
+    ]
     fields["permits"] = [_permit(permit) for permit in entry.permits]
     for name in ("remaining", "age", "took"):
         fields[name] = _rounded(fields[name])
@@ -170,6 +197,12 @@ def facts(entry: Entry, *, whole: bool) -> list[tuple[str, str]]:
     listed += [("permit", _said(permit)) for permit in entry.permits]
     if entry.taken > len(entry.permits):
         listed.append(("permit", f"… {entry.taken - len(entry.permits)} more"))
+    for fire in entry.fires:
+        due = datetime.fromtimestamp(fire.at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        late = f", {duration(fire.delay)} late" if fire.delay >= 1 else ""
+        listed.append(("fire", f"{due}: {ended(fire)} on {printable(fire.holder)}{late}"))
+    for waiter in entry.waiters:
+        listed.append(("waits", f"{printable(waiter.holder)}, for {duration(waiter.waited)}"))
     return [(name, value) for name, value in listed if value]
 
 
@@ -223,8 +256,16 @@ def _meaning_of_record(entry: Entry) -> str:
     match entry.kind:
         case "schedule" if is_new_schedule(entry):
             return "No fire is over yet: the schedule is new, or the server has lost its data."
+        case "schedule" if entry.fires:
+            return f"The last fire that is over {ended(entry.fires[0])}, on {entry.holder}."
         case "schedule":
             return "The last fire that is over; its age is counted from that fire."
+        case "rate":
+            return f"It counts calls; a whole burst is there again in {duration(entry.remaining)}."
+        case "history":
+            return "The last fires of a schedule; `dibs why` shows them by the schedule's key."
+        case "waiters":
+            return "It notes who waits for a key, for people who look."
         case "fence":
             return "The last fence of a key. Nobody holds anything by it."
         case "tag":
@@ -256,3 +297,131 @@ def risk(entry: Entry) -> str:
             return f"Another process may load the value as well; what {who} loads is not stored."
         case _:
             return "dibs did not write this value; the program that did may rely on it."
+
+
+# ---- why
+
+Alive = Literal["running", "ended", "unknown"]
+"""Whether the process of a holder is alive, as far as can be known from here."""
+_SCHEDULED = ("scheduled-last:", "scheduled:")
+
+
+class Place(NamedTuple):
+    """Where a key was found."""
+
+    namespace: str
+    key: str
+    """Behind the namespace."""
+
+
+def place_of(found: str, typed: str) -> Place:
+    """Where *found*, a key of the server that ends with *typed*, belongs.
+
+    What a schedule keeps is found by the key of the schedule.
+    """
+    prefix = found.removesuffix(typed)
+    for word in _SCHEDULED:
+        if prefix.endswith(word):
+            return Place(prefix.removesuffix(word), word + typed)
+    return Place(prefix, typed)
+
+
+class Facts(NamedTuple):
+    """What was found out about one key."""
+
+    place: Place
+    entry: Entry
+    is_elsewhere: bool
+    """It is not what was asked for, but ends like it."""
+    touched: float | None
+    """Seconds since the key was last written, renewed or read; None: the server does not say."""
+    alive: Alive
+
+
+def listed(found: Facts, *, whole: bool) -> list[tuple[str, str]]:
+    """Names and values, for people."""
+    entry = found.entry
+    known = [("namespace", printable(found.place.namespace) or "(none)")]
+    known += [each for each in facts(entry, whole=whole) if each[0] not in ("age", "token hint")]
+    if entry.age is not None:
+        known.insert(3, ("since", f"{duration(entry.age)} ago"))
+    if found.touched is not None and entry.token_hint is not None:
+        known.append(("last touched", f"{duration(found.touched)} ago: written, renewed or read"))
+    if entry.holder is not None and entry.token_hint is not None:
+        known.append(("its process", _PROCESS[found.alive]))
+    return known
+
+
+_PROCESS: dict[Alive, str] = {
+    "running": "is running, on this machine",
+    "ended": "is not running on this machine any longer",
+    "unknown": "is on another machine: it cannot be seen from here",
+}
+
+
+def next_steps(found: Facts) -> str:
+    """What happens if nothing is done."""
+    entry = found.entry
+    if found.alive == "ended" and entry.kind in ("lease", "claim"):
+        return f"Its process has ended, so it is not renewed: it is free in {_time_left(entry)}."
+    return meaning(entry)
+
+
+def _time_left(entry: Entry) -> str:
+    return duration(entry.remaining, "no time: it never expires")
+
+
+def advice(found: Facts) -> list[str]:
+    """What can be done."""
+    entry, command = found.entry, _command(found)
+    match entry.kind:
+        case "lease" | "claim" if found.alive == "ended":
+            return [f"Wait, or free it now: {command('release')} --force"]
+        case "lease" | "claim" | "permits" | "done":
+            wait = [] if is_stuck(entry) else [_patience(entry)]
+            return [*wait, f"Free it: {command('release')} --force. {risk(entry)}"]
+        case "cached":
+            return [f"Drop the value: {command('invalidate')}"]
+        case "schedule" if entry.state == "new":
+            return ["See that a scheduler runs, and that its log names this schedule."]
+        case "foreign" if is_stuck(entry):
+            return [f"dibs did not write it, and it counts as held: {command('release')} --force"]
+        case "rate":
+            return ["Wait; DEL lets a whole burst through again."]
+        case _:
+            return []
+
+
+def _patience(entry: Entry) -> str:
+    if entry.kind == "done":
+        return f"Wait {_time_left(entry)}: then the same submission is new."
+    return "Wait for its end, or stop its process: then it is free after the time that is left."
+
+
+def _command(found: Facts) -> Callable[[str], str]:
+    """`dibs release KEY --namespace …`, to be pasted."""
+    place = found.place
+    namespace = f" --namespace {shlex.quote(place.namespace)}" if place.namespace else ""
+    return lambda verb: f"dibs {verb} {shlex.quote(printable(place.key))}{namespace}"
+
+
+def elsewhere_line(found: Facts) -> str:
+    """For `peek`: a key that ends like the one that was asked for."""
+    entry, place = found.entry, found.place
+    who = f" of {printable(entry.holder)}" if entry.holder else ""
+    key = f" as {printable(place.key)}" if place.key.startswith(_SCHEDULED) else ""
+    option = f"--namespace {shlex.quote(place.namespace)}" if place.namespace else "no --namespace"
+    return f"There is a {entry.kind}{who}{key} with {option}."
+
+
+def reason_object(found: Facts, *, whole: bool) -> JsonObject:
+    """The same for programs."""
+    return {
+        "namespace": found.place.namespace,
+        "elsewhere": found.is_elsewhere,
+        "entry": as_object(found.entry, whole=whole),
+        "touched": found.touched,
+        "alive": found.alive,
+        "next": next_steps(found),
+        "advice": advice(found),
+    }

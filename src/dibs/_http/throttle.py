@@ -1,0 +1,111 @@
+"""Requests that come too often: the key of a request, and what its client gets to know."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar, Unpack
+
+from .._core.keys import Template
+from .._core.throttle import ThrottleKeywords, Throttling, check_throttle
+from .decorators import remember
+from .problems import too_often
+from .responses import Headers, Response
+
+F = TypeVar("F", bound=Callable[..., Any])
+Key = str | Callable[..., Any]
+
+
+class Answer(NamedTuple):
+    """What a request that was counted gets."""
+
+    fields: Headers
+    """Headers of every response."""
+    refusal: Response | None
+    """The response in place of the endpoint's; None: run it."""
+
+
+class Throttle:
+    """How often an endpoint may be called, and by whom. UsageError: an option is invalid."""
+
+    def __init__(
+        self, key: Key, message: str | None, name: str | None, options: ThrottleKeywords
+    ) -> None:
+        self.key = key
+        self.template = Template(key) if isinstance(key, str) else None
+        self.options = options
+        self.message = message
+        shown = key if isinstance(key, str) else getattr(key, "__name__", "throttled")
+        self.name = shown if name is None else name
+        """What events, and the headers, call the key: a template."""
+        self._checked = check_throttle(options)
+        self._policy = _quoted(self.name)
+
+    def key_of(self, fields: Mapping[str, object], *call: object) -> str | Any:
+        """The key of a request, by the fields of its path; or what the function says, given *call*.
+
+        UsageError: a field is missing, or its value cannot be part of a key.
+        """
+        if self.template is None:
+            assert callable(self.key)
+            return self.key(*call)
+        return self.template((), {name: fields.get(name) for name in self.template.fields})
+
+    def answer(self, outcome: Throttling) -> Answer:
+        """What follows from it."""
+        fields = self._fields(outcome)
+        if outcome.passed:
+            return Answer(fields, None)
+        return Answer((), too_often(fields, outcome.reset, self.message))
+
+    def _fields(self, outcome: Throttling) -> Headers:
+        """RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-10.
+
+        Without a partition key: it would be the user. Nothing, if the call was not counted.
+        """
+        if not outcome.guarded:
+            return ()
+        options = self._checked
+        limit = f"{self._policy};r={outcome.left};t={max(math.ceil(outcome.reset), 1)}"
+        policy = f"{self._policy};q={options.limit};w={max(math.ceil(options.per), 1)}"
+        return (("ratelimit-policy", policy), ("ratelimit", limit))
+
+    def facts(self) -> tuple[Any, ...]:
+        """By which two of them are equal."""
+        return self.key, self.message, self.name, *sorted(self.options.items())
+
+
+def _quoted(name: str) -> str:
+    """A string of RFC 9651: printable ASCII."""
+    plain = [each if " " <= each <= "~" and each not in '"\\' else "_" for each in name]
+    return f'"{"".join(plain)}"'
+
+
+class Throttled:
+    """The decorator `@throttled("sms:{user}", limit=5, per=60)`: refuse what comes too often."""
+
+    def __init__(self, guard: Callable[[Throttle, Callable[..., Any]], Any]) -> None:
+        """*guard*: how the framework wraps a view."""
+        self._guard = guard
+
+    def __call__(
+        self,
+        key: Key,
+        *,
+        message: str | None = None,
+        name: str | None = None,
+        **options: Unpack[ThrottleKeywords],
+    ) -> Callable[[F], F]:
+        """Refuse a request with a 429 if its key was called too often.
+
+        *key*: a template, whose fields are parameters of the path; or a function that returns the
+        key. *message*: what a refusal says. *name*: what events and the RateLimit fields call the
+        key (default: the template). All other options: those of `throttle`. UsageError: an option
+        is invalid.
+        """
+        throttle = Throttle(key, message, name, options)
+
+        def decorate(view: Any) -> Any:
+            guarded = self._guard(throttle, view)
+            remember(view)
+            return guarded
+
+        return decorate

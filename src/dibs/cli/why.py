@@ -1,0 +1,94 @@
+"""`dibs why`: where a key is, who has it, whether that process lives, and what can be done."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from .. import Dibs
+from .._interface import inspector, is_shortened, printable
+from .._process import alive
+from .._wording import (
+    Facts,
+    Place,
+    advice,
+    elsewhere_line,
+    listed,
+    next_steps,
+    place_of,
+    reason_object,
+)
+from .connecting import add_server, add_show_keys, connected, find
+from .terminal import default_terminal
+
+if TYPE_CHECKING:
+    from .._interface import Inspector
+
+MOST = 5
+"""Keys that are shown, where several end alike."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command to *parser*."""
+    parser.add_argument("key", help="whole, or as `dibs ls` shortens it; in any namespace")
+    add_show_keys(parser)
+    add_server(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Explain a key. Returns 0, or 1: it is in no namespace of this server."""
+    terminal = default_terminal()
+    with connected(args) as dibs:
+        found = here(dibs, args.namespace, args.key) or elsewhere(dibs, args.namespace, args.key)
+    if args.json:
+        shown = [reason_object(each, whole=args.show_keys) for each in found]
+        terminal.json({"found": bool(found), "keys": shown})
+        return 0 if found else 1
+    for each in found:
+        if each.is_elsewhere:
+            terminal.say(f"{_asked(args)}: nothing there. {elsewhere_line(each)}")
+        terminal.title(printable(each.place.key if args.show_keys else args.key))
+        terminal.facts(listed(each, whole=args.show_keys))
+        for line in (next_steps(each), *advice(each)):
+            terminal.line(line)
+    if not found:
+        terminal.line(nowhere(args))
+    return 0 if found else 1
+
+
+def nowhere(args: argparse.Namespace) -> str:
+    """There is no such key, as far as was looked."""
+    if is_shortened(args.key):
+        return f"{_asked(args)}: nothing there; a shortened key is looked for in one namespace"
+    return (
+        f"{printable(args.key)}: nobody holds it; nothing is there, in any namespace of this server"
+    )
+
+
+def _asked(args: argparse.Namespace) -> str:
+    return f"{printable(args.key)} in namespace {args.namespace!r}"
+
+
+def here(dibs: Dibs, namespace: str, typed: str) -> list[Facts]:
+    """What *typed* is in the namespace that was named."""
+    look = inspector(dibs)
+    touched = look.idle(typed)  # before the key is read
+    key, entry = find(dibs, typed)
+    if entry is None:
+        return []
+    return [Facts(Place(namespace, key), entry, False, touched, alive(entry.holder))]
+
+
+def elsewhere(dibs: Dibs, namespace: str, typed: str) -> list[Facts]:
+    """Keys of the whole server that end with *typed*, as another namespace has them."""
+    if is_shortened(typed):
+        return []
+    look = inspector(dibs)
+    places = [place_of(each, typed) for each in look.ending_with(typed)]
+    places.sort(key=lambda place: (place.namespace != namespace, place))
+    return [each for place in places[:MOST] if (each := _facts(look, place))]
+
+
+def _facts(look: "Inspector", place: Place) -> Facts | None:
+    there = look.within(place.namespace)
+    touched = there.idle(place.key)
+    entry = there.entry(place.key)
+    return entry and Facts(place, entry, True, touched, alive(entry.holder))

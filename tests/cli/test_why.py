@@ -1,0 +1,156 @@
+"""`dibs why`: where a key is, who has it, whether that process lives, what can be done."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from redis import Redis
+
+from dibs import Dibs
+from dibs._interface import Entry
+from dibs._wording import Facts, Place, advice, listed, next_steps, place_of
+from tests.cli.conftest import Shop
+from tests.cli.program import Done, run
+
+
+def test_it_finds_the_namespace_by_itself(shop: Shop) -> None:
+    """Also if it was forgotten, or lacks its colon; and says which it is."""
+    for options in ([], ["--namespace", "shop"], ["--namespace", "other:"]):
+        done = run(shop.url, "why", "job:nightly", *options)
+        assert done.code == 0
+        assert "--namespace shop:" in done.err and "There is a lease of " in done.err
+        assert "namespace" in done.out and "shop:" in done.out
+    done = run(shop.url, "why", "job:nightly", "--namespace", "shop:")
+    assert done.code == 0 and done.err == ""
+
+
+def test_it_says_what_a_person_needs_to_know(shop: Shop) -> None:
+    """What, who, since when, whether the process lives, the fence, what is next, what to do."""
+    done = run(shop.url, "why", "job:nightly", "--namespace", "shop:")
+    said = done.out
+    assert f":{os.getpid()}" in said and "is running, on this machine" in said
+    assert str(shop.lease.fence) in said and "since" in said and "last touched" in said
+    assert "Others get Busy or wait" in said
+    assert "dibs release job:nightly --namespace shop: --force" in said
+    assert shop.lease.token.partition("@")[0] not in said
+
+
+def test_a_holder_that_has_ended_is_named(shop: Shop) -> None:
+    """Its process is not there any longer: the key expires, or can be freed now."""
+    code = (
+        "import sys; from dibs import Dibs; dibs = Dibs(sys.argv[1], namespace='shop:');"
+        "print(dibs.try_hold('job:dead', ttl=600) is not None)"
+    )
+    subprocess.run([sys.executable, "-c", code, shop.url], check=True, stdout=subprocess.DEVNULL)
+    done = run(shop.url, "why", "job:dead")
+    assert "is not running on this machine any longer" in done.out
+    assert "Its process has ended, so it is not renewed: it is free in 9m" in done.out
+    told = run(shop.url, "why", "job:dead", "--json").json["keys"][0]
+    assert told["alive"] == "ended" and told["namespace"] == "shop:" and told["elsewhere"]
+    assert told["touched"] is not None and told["entry"]["kind"] == "lease"
+    words = told["advice"][0].partition("dibs ")[2].split()
+    assert run(shop.url, *words, "--yes").code == 0, "the advice can be pasted"
+    assert run(shop.url, "why", "job:dead").code == 1
+
+
+def test_a_key_that_is_nowhere_is_said_to_be(shop: Shop) -> None:
+    """Exit code 1; JSON says the same."""
+    done = run(shop.url, "why", "job:none")
+    assert done.code == 1 and "in any namespace of this server" in done.out
+    assert run(shop.url, "why", "job:none", "--json").json == {"found": False, "keys": []}
+
+
+def test_a_schedule_is_found_by_its_key(shop: Shop) -> None:
+    """What it keeps has another name."""
+    shop.server.client().set("shop:scheduled-last:nightly", "1700000000000 web-1:7")
+    told = run(shop.url, "why", "nightly", "--json").json["keys"]
+    assert ("shop:", "schedule") in [(each["namespace"], each["entry"]["kind"]) for each in told]
+
+
+def test_peek_names_the_namespace_that_has_the_key(shop: Shop) -> None:
+    """It never says that nobody holds a key which is there under another namespace."""
+    done = run(shop.url, "peek", "job:nightly")
+    assert done.code == 1 and "nobody" not in done.out
+    assert "nothing in namespace ''" in done.out and "--namespace shop:" in done.out
+    assert run(shop.url, "peek", "job:nightly", "--json").json["elsewhere"] == ["shop:"]
+    with Dibs(shop.url, budget=5) as dibs:
+        assert dibs.try_hold("plain:1", ttl=60)
+        done = run(shop.url, "peek", "plain:1", "--namespace", "shop:")
+        assert "with no --namespace" in done.out
+
+
+def test_looking_for_a_key_changes_and_touches_nothing(shop: Shop) -> None:
+    """Only names are read where the key is looked for."""
+    client: Redis = shop.server.client()
+    before = client.dbsize(), client.get("shop:job:nightly")
+    done: Done = run(shop.url, "why", "job:nightly")
+    assert done.code == 0
+    assert (client.dbsize(), client.get("shop:job:nightly")) == before
+
+
+def test_it_says_who_waits_and_since_when(shop: Shop) -> None:
+    """As the server has noted it."""
+    seconds, _ = shop.server.client().time()
+    note = f"0123456789ab@web-2:99 {(seconds - 42) * 1000}"
+    shop.server.client().zadd("shop:waiting:{shop:job:nightly}", {note: (seconds + 30) * 1000})
+    said = run(shop.url, "why", "job:nightly").out
+    assert "waits" in said and "web-2:99, for 4" in said
+    told = run(shop.url, "why", "job:nightly", "--json").json["keys"][0]["entry"]["waiters"]
+    assert [each["holder"] for each in told] == ["web-2:99"]
+    listed = run(shop.url, "ls", "--namespace", "shop:", "--kind", "waiters")
+    assert listed.code == 0 and "of job:~" in listed.out
+
+
+def test_what_a_schedule_has_run_is_shown(shop: Shop) -> None:
+    """By `why`, whatever is in its namespace; the last one by `ls`."""
+    client, last = shop.server.client(), "1700000060000 web-1:7 failed:ValueError 1700000063000 250"
+    client.set("shop:scheduled-last:nightly", last)
+    first = "1700000000000 web-2:9 finished 1700000000000 4200"
+    records = {first: 1700000000000, last: 1700000060000}
+    client.zadd("shop:fires:{shop:scheduled-last:nightly}", records)
+    said = run(shop.url, "why", "nightly").out
+    assert "2023-11-14 22:14:20Z: failed (ValueError) after 0.2 s on web-1:7, 3.0 s late" in said
+    assert "2023-11-14 22:13:20Z: finished in 4.2 s on web-2:9" in said
+    listed = run(shop.url, "ls", "--namespace", "shop:", "--kind", "schedule").out
+    assert "failed (ValueError) after 0.2 s" in listed
+
+
+def test_the_next_fires_of_a_cron_expression_are_shown() -> None:
+    """In its time zone and in UTC; no server is asked."""
+    done = run("", "schedule", "0 3 * * *", "--timezone", "Asia/Taipei", "--count", "2")
+    assert done.code == 0 and len(done.lines) == 2
+    assert all("03:00:00+08:00" in line and "19:00:00Z" in line for line in done.lines)
+    fires = run("", "schedule", "@daily", "--json").json["fires"]
+    assert len(fires) == 5 and all(fire.endswith("T00:00:00+00:00") for fire in fires)
+    assert run("", "schedule", "0 25 * * *").code == 2
+    assert run("", "schedule", "0 3 * * *", "--timezone", "Mars/Base").code == 2
+
+
+# ---- pure
+
+
+def test_where_a_key_belongs() -> None:
+    """The namespace is what stands before it."""
+    assert place_of("shop:nightly:42", "nightly:42") == Place("shop:", "nightly:42")
+    assert place_of("nightly", "nightly") == Place("", "nightly")
+    assert place_of("shop:scheduled-last:a", "a") == Place("shop:", "scheduled-last:a")
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (Entry("k", "lease", "held", 5, "a:1", token_hint="x-1"), "Wait for its end"),
+        (Entry("k", "lease", "held", None, "a:1", token_hint="x-1"), "Free it: dibs release"),
+        (Entry("k", "done", "done", 90, token_hint="x-1-done"), "Wait 1m30s"),
+        (Entry("k", "cached", "value", 5), "dibs invalidate 'it is' --namespace n:"),
+        (Entry("k", "schedule", "new", 5), "See that a scheduler runs"),
+        (Entry("k", "foreign", "string", None, token_hint="#1"), "dibs did not write it"),
+        (Entry("k", "rate", "counting", 5), "DEL lets a whole burst through"),
+    ],
+)
+def test_there_is_advice_for_every_kind(entry: Entry, said: str) -> None:
+    """A command that can be pasted, where there is one."""
+    found = Facts(Place("n:", "it is"), entry, False, 3.0, "unknown")
+    assert any(said in line for line in advice(found)), advice(found)
+    assert next_steps(found) and listed(found, whole=True)

@@ -1,0 +1,77 @@
+"""Five processes, one key: never more than limit and burst in any window, whatever is cut."""
+
+from collections.abc import Callable
+
+from dibs.testing import Child, FaultProxy, Server, eventually
+
+Spawn = Callable[..., Child]
+LIMIT, PER, BURST = 20, 1.0, 10
+
+
+def call_by_threads(url: str, number: int) -> list[list[float]]:
+    import time
+    from concurrent.futures import ThreadPoolExecutor
+
+    from dibs import Busy, Dibs, Unavailable
+
+    calls: list[list[float]] = []
+    with Dibs(url, budget=0.5, on_outage="closed") as dibs:
+
+        def call(_: int) -> None:
+            asked = time.monotonic()
+            try:
+                dibs.throttle("race:1", limit=20, per=1.0, burst=10)
+                calls.append([asked, time.monotonic()])
+            except Busy as error:
+                time.sleep(min(error.retry_after, 0.02))
+            except Unavailable:
+                time.sleep(0.02)
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(call, range(number)))
+    return calls
+
+
+def call_by_tasks(url: str, number: int) -> list[list[float]]:
+    import asyncio
+    import time
+
+    from dibs import AsyncDibs, Busy, Unavailable
+
+    calls: list[list[float]] = []
+
+    async def main() -> None:
+        async with AsyncDibs(url, budget=0.5, on_outage="closed") as dibs:
+
+            async def caller() -> None:
+                for _ in range(number // 4):
+                    asked = time.monotonic()
+                    try:
+                        await dibs.throttle("race:1", limit=20, per=1.0, burst=10)
+                        calls.append([asked, time.monotonic()])
+                    except Busy as error:
+                        await asyncio.sleep(min(error.retry_after, 0.02))
+                    except Unavailable:
+                        await asyncio.sleep(0.02)
+
+            await asyncio.gather(*[caller() for _ in range(4)])
+
+    asyncio.run(main())
+    return calls
+
+
+def test_five_processes_never_have_more_than_limit_and_burst(valkey: Server, spawn: Spawn) -> None:
+    """Connections are cut and replies lost; counted are calls that lie within one window."""
+    with FaultProxy(valkey.port) as line:
+        kinds = (call_by_threads, call_by_tasks, call_by_threads, call_by_tasks, call_by_threads)
+        children = [spawn(kind, line.url, 400) for kind in kinds]
+        for _ in range(4):  # while they call, which takes them two seconds at least
+            line.swallow_replies(2, match=b"race:1")
+            eventually(lambda: line.triggered > 0, within=60)
+            line.cut()
+            line.heal()
+        calls = [tuple(call) for child in children for call in child.result()]
+    assert len(calls) > LIMIT + BURST
+    for start, _ in calls:
+        inside = [1 for asked, answered in calls if start <= asked and answered <= start + PER]
+        assert len(inside) <= LIMIT + BURST

@@ -24,14 +24,7 @@ from .runner import Mutating, read_reach
 MAP = Path(".pytest_cache/v/dibs")
 RESULTS = Path("build/mutants.txt")
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
-GUARDS = (
-    "two_guards", "body_limits", "compression", "wsgi", "flask", "starlette", "final_answers",
-    "bodies",
-)  # fmt: skip
-TESTS = [
-    "tests/core", "tests/http", "tests/model", "tests/behaviour",
-    *(f"tests/integrations/test_{name}.py" for name in GUARDS),
-]  # fmt: skip
+TESTS = ["tests/core", "tests/http", "tests/model", "tests/behaviour"]
 LUA = "src/dibs/_core/lua"
 ALIVE = ("survived", "unreached")
 MODULES = [

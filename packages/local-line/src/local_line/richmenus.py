@@ -17,8 +17,8 @@ from .findings import (
     by_type,
     fields,
     listed,
-    number,
     text,
+    whole,
 )
 from .refusals import Detail, Refusal, not_found, wrong_body
 
@@ -32,11 +32,10 @@ FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG"}
 
 # ---- the JSON
 
-_whole = number(0, 2**31 - 1)
-_bounds = fields({"x": _whole, "y": _whole, "width": _whole, "height": _whole}, {})
+_bounds = fields({name: whole(0) for name in ("x", "y", "width", "height")}, {})
 _area = fields({"bounds": _bounds, "action": in_rich_menu}, {})
 _REQUIRED: dict[str, Check] = {
-    "size": fields({"width": number(800, 2500), "height": number(250, 2500)}, {}),
+    "size": fields({"width": whole(800, 2500), "height": whole(250, 2500)}, {}),
     "selected": boolean,
     "name": text(300),
     "chatBarText": text(14),

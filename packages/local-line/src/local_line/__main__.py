@@ -47,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
         default="",
         help="a LIFF app: its id, and its page",
     )
+    add("--state", metavar="FILE", help="keep everything in it for the next run")
     add("--quota", type=int, default=200, help="messages in a month (200); -1: no limit")
     add("--redelivery", action="store_true", help="send webhooks again that have failed")
     add("--no-rate-limits", action="store_true", help="let the bot call as often as it likes")
@@ -63,6 +64,7 @@ def _platform(options: argparse.Namespace) -> LocalLine:
         webhook_url=options.webhook,
         host=options.host,
         port=options.port,
+        state=options.state,
         name=options.name,
         picture=picture,
         channel_id=options.channel_id or liff_id.partition("-")[0] or None,
@@ -96,7 +98,7 @@ def _greeting(line: LocalLine, options: argparse.Namespace) -> str:
     if line.liff_apps:
         lines[3:] = [f"LIFF's SDK  {line.api_base}/liff/edge/2/sdk.js", ""]
     if not options.secret or not options.token:
-        lines += ["Made up for this run; the bot needs both:"]
+        lines += [f"Made up for {options.state or 'this run'}; the bot needs both:"]
         lines += [f"  LINE_CHANNEL_SECRET={line.channel.secret}"]
         lines += [f"  LINE_CHANNEL_ACCESS_TOKEN={line.channel.access_token}", ""]
     lines += ["In the bot, give the SDK this address:"]

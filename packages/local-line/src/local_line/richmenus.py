@@ -2,6 +2,7 @@
 
 import io
 import secrets
+from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,6 +134,24 @@ class RichMenus:
         self._linked: dict[str, str] = {}
         self._aliases: dict[str, str] = {}
         self._batches: dict[str, float] = {}
+
+    def snapshot(self) -> Json:
+        """All of them, as JSON, with their pictures."""
+        pictures = {
+            id: {"data": b64encode(picture.data).decode(), "media_type": picture.media_type}
+            for id, picture in self._pictures.items()
+        }
+        facts = {"menus": self._menus, "default": self._default, "linked": self._linked}
+        return facts | {"aliases": self._aliases, "pictures": pictures}
+
+    def restore(self, facts: Json) -> None:
+        """As they were when `snapshot` was called."""
+        self._menus, self._default = facts["menus"], facts["default"]
+        self._linked, self._aliases = facts["linked"], facts["aliases"]
+        self._pictures = {
+            id: Picture(b64decode(each["data"]), each["media_type"])
+            for id, each in facts["pictures"].items()
+        }
 
     def create(self, menu: Json) -> str:
         """Its id. Refusal: there are too many."""

@@ -37,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup run docs quick map test all-tests check lint types pytest some-conditions test-conditions redis-oldest redis-newest \
-	on-redis-oldest on-redis-newest test-all test-topologies test-alerts test-line-node test-frameworks mutants simulate bench benchmarks verdicts \
+	on-redis-oldest on-redis-newest test-all test-topologies test-alerts test-line-node line-rules test-frameworks mutants simulate bench benchmarks verdicts \
 	generate drawing dashboard pins clean dist build-dist try-release release
 
 help: ## this list
@@ -142,6 +142,9 @@ simulate: setup ## the real client in a simulated world; SEEDS=5000 ARGS="hold l
 
 test-line-node: setup ## a Node bot on the local LINE; installs its SDK from the npm registry
 	@$(BIN)/python -m pytest -q -n 0 tests/local_line/node_examples.py $(ARGS)
+
+line-rules: setup ## LINE's rules for requests and webhooks, from the newest line-openapi; ORIGIN=FOLDER for another one
+	@$(BIN)/python tools/line_rules.py $(ORIGIN)
 
 test-topologies: setup ## faults of Sentinel and of a cluster under load, for minutes; ARGS="--only switch"
 	@$(BIN)/python -m tests.scenarios $(ARGS)

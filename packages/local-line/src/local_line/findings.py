@@ -1,11 +1,13 @@
 """What is wrong with a piece of JSON, and where: the small checks of which the large are made."""
 
+import re
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
 from .lengths import graphemes
 
 Path = tuple[str | int, ...]
+_COLOUR = re.compile("#[0-9a-fA-F]{6}")
 
 
 class Finding(NamedTuple):
@@ -78,6 +80,18 @@ def number(least: float, most: float) -> Check:
     return check
 
 
+def whole(least: int, most: int = 2**31 - 1) -> Check:
+    """A number in that range, without a fraction."""
+
+    def check(value: Any, path: Path) -> Findings:
+        if type(value) is not int:
+            yield Finding(path, "must be an integer")
+        else:
+            yield from number(least, most)(value, path)
+
+    return check
+
+
 def boolean(value: Any, path: Path) -> Findings:
     """True or false."""
     if not isinstance(value, bool):
@@ -112,6 +126,25 @@ def fields(required: dict[str, Check], optional: dict[str, Check]) -> Check:
                 yield from look(value[name], (*path, name))
 
     return check
+
+
+def values(check: Check) -> Check:
+    """An object with any names, each value of which passes."""
+
+    def check_all(value: Any, path: Path) -> Findings:
+        if not isinstance(value, dict):
+            yield Finding(path, "must be specified")
+            return
+        for name, item in value.items():
+            yield from check(item, (*path, name))
+
+    return check_all
+
+
+def colour(value: Any, path: Path) -> Findings:
+    """`#RRGGBB`."""
+    if not isinstance(value, str) or not _COLOUR.fullmatch(value):
+        yield Finding(path, "invalid color")
 
 
 def anything(value: Any, path: Path) -> Findings:

@@ -64,6 +64,9 @@ def _object(known: dict[str, Check], *required: str) -> Check:
     """Nothing that is not known, nothing missing, and all of it right."""
 
     def check(value: Any, path: Path) -> Findings:
+        if not isinstance(value, dict):
+            yield Finding(path, "invalid property")
+            return
         for name in required:
             if name not in value:
                 yield Finding((*path, name), "must be specified")

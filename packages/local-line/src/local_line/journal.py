@@ -151,6 +151,8 @@ class Journal:
         self.calls: deque[Call] = deque(maxlen=_KEPT)
         self.on_row: Callable[[Delivery | Call], None] | None = None
         """Called with each webhook and call when it is over."""
+        self.changes = 0
+        """How often something has happened; it only grows."""
         self._windows: set[Window] = set()
         self._numbers = count(1)
         self._lately: deque[News] = deque(maxlen=_KEPT)
@@ -182,6 +184,7 @@ class Journal:
 
     def tell(self, news: News) -> None:
         """Pass it on to every subscriber that it concerns; nothing is written down."""
+        self.changes += 1
         for window in self._windows:
             window.show(news)
 

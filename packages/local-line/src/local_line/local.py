@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from inspect import iscoroutinefunction
+from pathlib import Path
 from socketserver import ThreadingMixIn
 from threading import Thread
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from starlette.types import ASGIApp
 from .panel import ChatPanel
 from .platform import Platform
 from .routes import create_page
+from .state import kept, read, restore, snapshot, write
 
 _SHUTDOWN_LIMIT = 2.0
 """The most that answers under way may take at the end, in seconds."""
@@ -43,26 +45,39 @@ class LocalLine(Platform):
         access_token: str | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
+        state: str | Path | None = None,
         **options: Any,
     ) -> None:
         """*secret*, *access_token*: made up, if there are none. *port* 0: a free one.
+        *state*: the file in which everything is kept for the next run.
 
-        The other options are those of `Platform`. ValueError: an empty secret or token.
+        The other options are those of `Platform`. ValueError: an empty secret or token, or
+        a file that is no state.
         """
-        secret = _secrets.token_hex(16) if secret is None else secret
-        access_token = _secrets.token_urlsafe(48) if access_token is None else access_token
-        super().__init__(secret=secret, access_token=access_token, **options)
+        self._file = None if state is None else Path(state).resolve()
+        earlier = read(self._file) if self._file else {}
+        known: dict[str, str] = dict(earlier.get("channel", {}))
+        made_up = known.pop("secret", _secrets.token_hex(16))
+        secret = made_up if secret is None else secret
+        made_up = known.pop("access_token", _secrets.token_urlsafe(48))
+        access_token = made_up if access_token is None else access_token
+        super().__init__(secret=secret, access_token=access_token, identity=known, **options)
+        restore(self, earlier)
         self._address = (host, port)
 
     async def __aenter__(self) -> "LocalLine":
-        """OSError: the port is taken."""
+        """OSError: the port is taken, or the state cannot be written."""
         panel = ChatPanel(self)
         host, port = self._address
         async with AsyncExitStack() as serving:
             await super().__aenter__()
+            if self._file is not None:
+                await serving.enter_async_context(kept(self, self._file))
             serving.push_async_exit(super().__aexit__)
             app = create_page(panel)
             url = await serving.enter_async_context(served(app, host=host, port=port))
+            if self._file is not None:
+                write(self._file, snapshot(self))
             # What happens first at the end: streams, and delayed answers, would not end.
             serving.push_async_callback(panel.end_requests)
             serving.callback(self.faults.end)

@@ -3,7 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from .actions import in_image_carousel, in_quick_reply, in_template, on_tap
+from .actions import (
+    imagemap_video,
+    in_image_carousel,
+    in_imagemap,
+    in_quick_reply,
+    in_template,
+    on_tap,
+)
 from .findings import (
     Check,
     Finding,
@@ -11,12 +18,15 @@ from .findings import (
     Path,
     anything,
     by_type,
+    colour,
     fields,
     listed,
     number,
     one_of,
     text,
     url,
+    values,
+    whole,
 )
 from .flex import check_container
 from .lengths import utf16
@@ -33,9 +43,23 @@ def _long_text(value: Any, path: Path) -> Findings:
         yield Finding(path, "Length must be between 0 and 5000")
 
 
-def _text(value: Any, path: Path) -> Findings:
-    yield from fields({}, {"quoteToken": text(300)})(value, path)
-    yield from _long_text(value.get("text"), (*path, "text"))
+_EMOJI: dict[str, Check] = {"productId": text(100), "emojiId": text(100)}
+_mentionees: dict[str, Check] = {"all": fields({}, {}), "user": fields({"userId": text(33)}, {})}
+_substitutes: dict[str, Check] = {
+    "mention": fields({"mentionee": by_type(_mentionees)}, {}),
+    "emoji": fields(_EMOJI, {}),
+}
+_emojis = listed(fields({"index": whole(0)} | _EMOJI, {}), least=0, most=20)
+
+
+def _words(**optional: Check) -> Check:
+    known = fields({}, {"quoteToken": text(300)} | optional)
+
+    def check(value: Any, path: Path) -> Findings:
+        yield from known(value, path)
+        yield from _long_text(value.get("text"), (*path, "text"))
+
+    return check
 
 
 # ---- templates
@@ -47,7 +71,12 @@ def _buttons_text(template: Any, path: Path, *, plain: int, with_picture: int) -
     yield from text(with_picture if adorned else plain)(template.get("text"), (*path, "text"))
 
 
-_CARD: dict[str, Check] = {"thumbnailImageUrl": _https, "title": text(40), "defaultAction": on_tap}
+_CARD: dict[str, Check] = {
+    "thumbnailImageUrl": _https,
+    "imageBackgroundColor": colour,
+    "title": text(40),
+    "defaultAction": on_tap,
+}
 _LOOK: dict[str, Check] = {
     "imageAspectRatio": one_of("rectangle", "square"),
     "imageSize": one_of("cover", "contain"),
@@ -91,24 +120,26 @@ _TEMPLATES: dict[str, Check] = {
 
 _media = {"originalContentUrl": _https}
 _KINDS: dict[str, Check] = {
-    "text": _text,
-    "textV2": _text,
+    "text": _words(emojis=_emojis),
+    "textV2": _words(substitution=values(by_type(_substitutes))),
     "sticker": fields({"packageId": text(20), "stickerId": text(20)}, {"quoteToken": text(300)}),
     "image": fields(_media | {"previewImageUrl": _https}, {}),
     "video": fields(_media | {"previewImageUrl": _https}, {"trackingId": text(100)}),
-    "audio": fields(_media | {"duration": number(1, 2**31)}, {}),
+    "audio": fields(_media | {"duration": whole(1)}, {}),
     "location": fields(
         {"title": text(100), "address": text(100)}
         | {"latitude": number(-90, 90), "longitude": number(-180, 180)},
         {},
     ),
     "imagemap": fields(
-        {"baseUrl": _https, "altText": _alt_text, "baseSize": anything}
-        | {"actions": listed(anything, least=1, most=50)},
-        {},
+        {"baseUrl": _https, "altText": _alt_text}
+        | {"baseSize": fields({"width": whole(1), "height": whole(1)}, {})}
+        | {"actions": listed(in_imagemap, least=1, most=50)},
+        {"video": imagemap_video},
     ),
     "template": fields({"altText": _alt_text, "template": by_type(_TEMPLATES)}, {}),
     "flex": fields({"altText": _alt_text, "contents": anything}, {}),
+    "coupon": fields({"couponId": text(100)}, {"deliveryTag": text(30)}),
 }
 _known = by_type(_KINDS)
 _quick_item = fields({"action": in_quick_reply}, {"type": one_of("action"), "imageUrl": _https})

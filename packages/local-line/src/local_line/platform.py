@@ -6,8 +6,7 @@ bot has answered it, or has not within two seconds. What the bot says back is in
 
 import asyncio
 import secrets
-from collections.abc import Callable, Collection, Coroutine, Sequence
-from itertools import count
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from time import time
 from typing import Any
 
@@ -54,13 +53,16 @@ class Platform:
         picture: Picture | None = None,
         picture_url: str | None = None,
         channel_id: str | None = None,
+        identity: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
         """ValueError: no secret, no token. *webhook_url* is needed at the first event only.
 
+        *identity*: `channel_id`, `bot_id` and `basic_id` of an earlier run.
         *quota*: messages in a month, None: no end. *rate_limits*: False: call as often as you like.
         """
-        known = {"channel_id": channel_id} if channel_id is not None else {}
+        known = dict(identity or {})
+        known |= {"channel_id": channel_id} if channel_id is not None else {}
         self.channel = Channel(secret, access_token, name, picture, picture_url, **known)
         self.webhook_url = webhook_url
         self.api_base = "https://api.line.me"
@@ -82,6 +84,8 @@ class Platform:
         self.logins = Logins(self.channel)
         self.liff_apps: dict[str, Json] = {}
         """The LIFF apps of the channel, by their ids."""
+        self.coupons: dict[str, Json] = {}
+        """The coupons of the channel, by their ids."""
         self.contents = Contents()
         self.sendings = Sendings()
         self.audiences = Audiences()
@@ -94,7 +98,8 @@ class Platform:
             self.channel, timeout=webhook_timeout, clock=clock, begin=self.journal.begin
         )
         self._events: dict[str, Json] = {}
-        self._numbers = count(500_000_000_000_000_001)
+        self.last_number = 500_000_000_000_000_000
+        """The id of the last message."""
         self._under_way: set[asyncio.Task[Any]] = set()
 
     def __repr__(self) -> str:
@@ -349,7 +354,8 @@ class Platform:
 
     def next_number(self) -> str:
         """The id of a message."""
-        return str(next(self._numbers))
+        self.last_number += 1
+        return str(self.last_number)
 
     def add_entry(self, chat_id: str, entry: Entry) -> None:
         """It is in the chat, and those who watch see it."""

@@ -2,6 +2,7 @@
 
 import io
 import secrets
+from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +18,8 @@ from .findings import (
     by_type,
     fields,
     listed,
-    number,
     text,
+    whole,
 )
 from .refusals import Detail, Refusal, not_found, wrong_body
 
@@ -32,11 +33,10 @@ FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG"}
 
 # ---- the JSON
 
-_whole = number(0, 2**31 - 1)
-_bounds = fields({"x": _whole, "y": _whole, "width": _whole, "height": _whole}, {})
+_bounds = fields({name: whole(0) for name in ("x", "y", "width", "height")}, {})
 _area = fields({"bounds": _bounds, "action": in_rich_menu}, {})
 _REQUIRED: dict[str, Check] = {
-    "size": fields({"width": number(800, 2500), "height": number(250, 2500)}, {}),
+    "size": fields({"width": whole(800, 2500), "height": whole(250, 2500)}, {}),
     "selected": boolean,
     "name": text(300),
     "chatBarText": text(14),
@@ -134,6 +134,24 @@ class RichMenus:
         self._linked: dict[str, str] = {}
         self._aliases: dict[str, str] = {}
         self._batches: dict[str, float] = {}
+
+    def snapshot(self) -> Json:
+        """All of them, as JSON, with their pictures."""
+        pictures = {
+            id: {"data": b64encode(picture.data).decode(), "media_type": picture.media_type}
+            for id, picture in self._pictures.items()
+        }
+        facts = {"menus": self._menus, "default": self._default, "linked": self._linked}
+        return facts | {"aliases": self._aliases, "pictures": pictures}
+
+    def restore(self, facts: Json) -> None:
+        """As they were when `snapshot` was called."""
+        self._menus, self._default = facts["menus"], facts["default"]
+        self._linked, self._aliases = facts["linked"], facts["aliases"]
+        self._pictures = {
+            id: Picture(b64decode(each["data"]), each["media_type"])
+            for id, each in facts["pictures"].items()
+        }
 
     def create(self, menu: Json) -> str:
         """Its id. Refusal: there are too many."""

@@ -1,0 +1,81 @@
+"""A certificate authority for one run: it signs one certificate, for LINE's hosts."""
+
+import os
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+HOSTS = ("api.line.me", "api-data.line.me", "access.line.me")
+_DAYS = 30
+"""How long a run may last."""
+
+
+def issue(folder: Path) -> ssl.SSLContext:
+    """Writes `ca.pem` and `bundle.pem` there; returns what a server for LINE's hosts needs.
+
+    The key of the authority is never written: nothing else can be signed by it.
+    """
+    authority, server = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    ca = _signed("local-line", authority.public_key(), "local-line", authority, is_authority=True)
+    leaf = _signed(HOSTS[0], server.public_key(), "local-line", authority, is_authority=False)
+    (folder / "ca.pem").write_bytes(_pem(ca))
+    (folder / "bundle.pem").write_bytes(_usual_authorities() + b"\n" + _pem(ca))
+    secret = folder / "server.pem"
+    secret.touch(mode=0o600)
+    secret.write_bytes(_key_pem(server) + _pem(leaf))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(secret)
+    secret.unlink()
+    return context
+
+
+def _signed(
+    subject: str,
+    key: ec.EllipticCurvePublicKey,
+    issuer: str,
+    authority: ec.EllipticCurvePrivateKey,
+    *,
+    is_authority: bool,
+) -> x509.Certificate:
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(_named(subject))
+        .issuer_name(_named(issuer))
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=_DAYS))
+        .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
+    )
+    if not is_authority:
+        names = x509.SubjectAlternativeName([x509.DNSName(host) for host in HOSTS])
+        builder = builder.add_extension(names, critical=False)
+    return builder.sign(authority, hashes.SHA256())
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def _usual_authorities() -> bytes:
+    """Those that programs trust already: their variable replaces the list, so it must have all."""
+    usual = os.environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().cafile
+    return Path(usual).read_bytes() if usual and Path(usual).exists() else b""

@@ -1,0 +1,221 @@
+"""`local-line run -- …`: unmodified bots, each a real program, find LINE here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from local_line import LocalLine
+from local_line.__main__ import main
+from local_line.certificates import issue
+from local_line.programs import run_program
+from local_line.proxy import proxied
+
+from tests.fork_server import real_interpreters
+
+from .test_command import TIMEOUT, base_in, command
+
+pytestmark = pytest.mark.only_on("linux")
+
+FRAME = """
+import os
+from flask import Flask, request
+app = Flask(__name__)
+SECRET, TOKEN = os.environ["LINE_CHANNEL_SECRET"], os.environ["LINE_CHANNEL_ACCESS_TOKEN"]
+{bot}
+@app.post("{path}")
+def webhook():
+    handler.handle(request.get_data(as_text=True), request.headers["X-Line-Signature"])
+    return "OK"
+app.run(port=0)
+"""
+NEW = """
+from linebot.v3 import WebhookHandler
+from linebot.v3 import messaging as m
+from linebot.v3.webhooks import MessageEvent
+handler, configuration = WebhookHandler(SECRET), m.Configuration(access_token=TOKEN)
+@handler.add(MessageEvent)
+def on_message(event):
+    with m.ApiClient(configuration) as client:
+        messages = [m.TextMessage(text="new " + event.message.text)]
+        request = m.ReplyMessageRequest(replyToken=event.reply_token, messages=messages)
+        m.MessagingApi(client).reply_message(request)
+"""
+ASYNCHRONOUS = """
+import asyncio
+from linebot.v3 import WebhookHandler
+from linebot.v3 import messaging as m
+from linebot.v3.webhooks import MessageEvent
+handler, configuration = WebhookHandler(SECRET), m.Configuration(access_token=TOKEN)
+async def answer(event):
+    async with m.AsyncApiClient(configuration) as client:
+        messages = [m.TextMessage(text="async " + event.message.text)]
+        request = m.ReplyMessageRequest(replyToken=event.reply_token, messages=messages)
+        await m.AsyncMessagingApi(client).reply_message(request)
+@handler.add(MessageEvent)
+def on_message(event):
+    asyncio.run(answer(event))
+"""
+OLD = """
+from linebot import LineBotApi, WebhookHandler
+from linebot.models import MessageEvent, TextSendMessage
+handler, api = WebhookHandler(SECRET), LineBotApi(TOKEN)
+@handler.add(MessageEvent)
+def on_message(event):
+    name = api.get_profile(event.source.user_id).display_name
+    api.reply_message(event.reply_token, TextSendMessage(text=name + " " + event.message.text))
+"""
+NO_SDK = """
+import json, urllib.request
+class Handler:
+    def handle(self, body, signature):
+        for event in json.loads(body)["events"]:
+            text = {"type": "text", "text": "urllib " + event["message"]["text"]}
+            sent = json.dumps({"replyToken": event["replyToken"], "messages": [text]}).encode()
+            headers = {"Authorization": "Bearer " + TOKEN, "Content-Type": "application/json"}
+            url = "https://api.line.me/v2/bot/message/reply"
+            urllib.request.urlopen(urllib.request.Request(url, sent, headers)).close()
+handler = Handler()
+"""
+
+
+@asynccontextmanager
+async def running(*words: str) -> AsyncIterator[LocalLine]:
+    """The local LINE with that program, as soon as its webhook is known."""
+    # An interpreter that starts: that is when the environment is read.
+    with real_interpreters():
+        async with connected(words) as line:
+            yield line
+
+
+@asynccontextmanager
+async def connected(words: tuple[str, ...]) -> AsyncIterator[LocalLine]:
+    async with LocalLine(webhook_timeout=TIMEOUT) as line:
+        work = asyncio.create_task(run_program(line, words, finds_webhook=True))
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                while not line.webhook_url and not work.done():
+                    await asyncio.sleep(0.02)
+            yield line
+        finally:
+            work.cancel()
+            await asyncio.wait([work])
+
+
+@pytest.mark.parametrize(
+    ("bot", "path", "texts"),
+    [
+        (NEW, "/callback", ["new hi"]),
+        (ASYNCHRONOUS, "/webhook", ["async hi"]),
+        (OLD, "/line", ["Ann hi"]),
+        (NO_SDK, "/", ["urllib hi"]),
+    ],
+    ids=["v3", "v3 asynchronous", "LineBotApi", "urllib"],
+)
+async def test_a_python_bot_as_it_is(bot: str, path: str, texts: list[str], tmp_path: Path) -> None:
+    """Its port and path are found, its calls to api.line.me arrive here."""
+    file = tmp_path / "app.py"
+    file.write_text(FRAME.format(bot=bot, path=path))
+    async with running(sys.executable, str(file)) as line:
+        assert line.webhook_url.endswith(path)
+        ann = line.somebody("Ann")
+        assert (await line.say("hi", source=ann)).is_ok
+        assert line.chat(ann).texts == texts
+        assert all(call.status == 200 for call in line.calls)
+
+
+MOVES = FRAME.format(bot=NO_SDK, path="/callback").replace("app.run(port=0)", """
+from multiprocessing import Process
+def serve():
+    app.run(port=0)
+if __name__ == "__main__":
+    while True:
+        child = Process(target=serve)
+        child.start()
+        open(os.environ["PIDS"], "a").write(f"{child.pid}\\n")
+        child.join()
+""")  # fmt: skip
+
+
+async def test_a_program_that_restarts_its_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The webhook follows to the new port."""
+    file, pids = tmp_path / "app.py", tmp_path / "pids"
+    file.write_text(MOVES)
+    monkeypatch.setenv("PIDS", str(pids))
+    async with running(sys.executable, str(file)) as line:
+        first = line.webhook_url
+        os.kill(int(pids.read_text().split()[0]), signal.SIGKILL)
+        async with asyncio.timeout(TIMEOUT):
+            while line.webhook_url == first:
+                await asyncio.sleep(0.02)
+        assert (await line.say("again")).is_ok
+        assert line.chat().texts == ["urllib again"]
+        last = int(pids.read_text().split()[-1])
+    os.kill(last, signal.SIGKILL)  # a child of the program, which has ended
+
+
+ELSEWHERE = """
+import os, ssl, sys, urllib.request
+assert os.environ["LINE_CHANNEL_SECRET"] and os.environ["PORT"]
+for url in ("https://api.line.me/v2/bot/info", "https://api-data.line.me/v2/bot/nothing"):
+    headers = {"Authorization": "Bearer " + os.environ["LINE_CHANNEL_ACCESS_TOKEN"]}
+    try:
+        print(urllib.request.urlopen(urllib.request.Request(url, headers=headers)).status)
+    except urllib.error.HTTPError as error:
+        print(error.code)
+sys.exit(7)
+"""
+
+
+def test_the_exit_code_is_that_of_the_program() -> None:
+    """The command ends with it; the environment around it is as before."""
+    before = dict(os.environ)
+    assert main(["run", "--port", "0", "--", sys.executable, "-c", ELSEWHERE]) == 7
+    assert dict(os.environ) == before
+
+
+def test_the_end_of_the_command_is_the_end_of_the_program() -> None:
+    """SIGTERM to local-line alone; no process and no folder of it is left."""
+    code = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(600)"
+    with command("run", "--port", "0", "--", sys.executable, "-c", code) as (process, said):
+        assert base_in(said) and "looked for" in said and "LINE_CHANNEL" not in said
+        pid = int(process.stdout.readline().split()[1])
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(TIMEOUT) == 0
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_a_program_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    """One sentence and exit code 1; without any, exit code 2."""
+    assert main(["run", "--port", "0", "--", "no-such-program"]) == 1
+    assert "no-such-program" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--port", "0"])
+    assert ended.value.code == 2
+
+
+async def test_other_hosts_are_reached_through_the_proxy(tmp_path: Path) -> None:
+    """Byte by byte: what is no host of LINE's is neither opened nor changed."""
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.readexactly(5))
+        writer.close()
+
+    other = await asyncio.start_server(echo, "127.0.0.1", 0)
+    port = other.sockets[0].getsockname()[1]
+    async with other, proxied(1, issue(tmp_path), "") as ports, asyncio.timeout(TIMEOUT):
+        reader, writer = await asyncio.open_connection("127.0.0.1", ports.proxy)
+        writer.write(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode())
+        assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"\x16\x03\x01ab")
+        assert await reader.read() == b"\x16\x03\x01ab"
+        writer.close()

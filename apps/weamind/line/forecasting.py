@@ -14,6 +14,7 @@ from ..weather.forecast import TAIPEI, Forecast
 from ..weather.provider import WeatherUnavailable
 from .answer import answer_line
 from .bot import Bot, private_user
+from .conversation import answered
 from .messages import Item, Message, ask_about, question_fields, send_location, tap, text_message
 from .question import PLAIN, Question
 
@@ -38,7 +39,11 @@ async def answer_forecast(
     async with bot.dots(event):
         found, met = await asyncio.gather(_found(place, bot), _met(event, bot, person))
     messages = _messages(found, place, question, offered(met, place))
-    await asyncio.gather(bot.reply(event, *messages), _remember(event, place, bot))
+    await asyncio.gather(
+        bot.reply(event, *messages),
+        _remember(event, place, bot),
+        bot.note(event, answered(place, question)),
+    )
 
 
 def offered(person: Person | None, place: Place) -> list[Item]:

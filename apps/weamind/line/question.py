@@ -147,6 +147,8 @@ class Question:
 
     topic: Topic = "weather"
     when: When | None = None
+    also: tuple[Topic, ...] = ()
+    """What else is asked in the same text: 會下雨嗎 要穿外套嗎."""
 
     @property
     def is_plain(self) -> bool:
@@ -161,21 +163,25 @@ PLAIN = Question()
 def find_question(text: str, now: datetime) -> tuple[Question | None, str]:
     """What *text* asks about the weather, and what is left of it. None: nothing."""
     when, rest = find_when(text, now)
-    topic: Topic | None = None
+    topics: list[Topic] = []
     for each, pattern in _PATTERNS:
         if pattern.search(rest):
-            topic = topic or each
+            topics.append(each)
             rest = pattern.sub(" ", rest)
-    topic = topic or _sign_in(rest)
-    if topic is None and when is None:
+    if not topics and (sign := _sign_in(rest)):
+        topics.append(sign)
+    if not topics and when is None:
         return None, rest
-    return Question(topic or "weather", when), rest
+    also = tuple(each for each in topics[1:] if each != "weather")
+    return Question(topics[0] if topics else "weather", when, also), rest
 
 
 def read_question(topic: str | None, when: str | None, now: datetime) -> Question:
     """What a button carries; what it cannot mean is left out."""
-    known = _BY_NAME.get(topic or "", PLAIN.topic)
-    return Question(known, find_when(when, now)[0] if when else None)
+    first, *others = (topic or "").split(",")
+    also = tuple(_BY_NAME[each] for each in others if each in _BY_NAME)
+    known = _BY_NAME.get(first, PLAIN.topic)
+    return Question(known, find_when(when, now)[0] if when else None, also)
 
 
 def is_about_weather(text: str) -> bool:

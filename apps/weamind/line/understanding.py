@@ -33,6 +33,7 @@ COMMANDS = {
     "說明": "action=other&type=help",
     "help": "action=other&type=help",
     "刪除我的資料": "action=delete",
+    "確定刪除": "action=delete",  # after the question, `resume` takes it for the answer
 }
 """Texts that do what a button does."""
 _SIGNS = " \t\n「」。!?~"
@@ -96,8 +97,8 @@ _OWN = (
 class Intent:
     """forecast: of `places[0]`. choose: which of `places`. command: what the button `data` does.
 
-    own: of the home or office that `data` names; empty: of no place. set: `places` as the kind in
-    `data`. smalltalk: of the kind `data`. abroad, unknown: `data` is what was asked for.
+    own: of the home or office that `data` names; empty: of no place, then `places` has the last
+    one, if it is known. set: `places` as the kind in `data`. smalltalk: of the kind `data`. abroad, unknown: `data` is what was asked for.
     nothing: it was not meant for us. `question`: what about the weather.
     """
 

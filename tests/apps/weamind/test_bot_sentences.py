@@ -91,9 +91,8 @@ def miss(sentence: Sentence, sent: list[dict[str, Any]]) -> str | None:
 def _miss_of_place(
     kind: str, names: list[str], sent: list[dict[str, Any]], text: str
 ) -> str | None:
-    if kind in ("card", "answer"):
-        if not _shows(sent[-1], names[0]):
-            return f"another place: {sent[-1]['altText'][:40]!r}"
+    if kind in ("card", "answer") and not _shows(sent[-1], names[0]):
+        return f"another place: {sent[-1]['altText'][:40]!r}"
     if kind == "answer" and not sent[-1]["altText"].startswith(text):
         return f"another altText: {sent[-1]['altText'][:40]!r}"
     if kind == "both" and not all(map(_shows, sent[1:], names)):

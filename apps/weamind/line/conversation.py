@@ -27,8 +27,8 @@ class Conversation:
     asked: Asked = ""
     """What the bot wants to know: where, which of `choices`, which of them is the home or office,
     or whether to delete everything. Empty: nothing."""
-    place: str = ""
-    """The code of the last place that was answered for."""
+    places: tuple[str, ...] = ()
+    """The codes of the places that the last answer was about."""
     question: Question = PLAIN
     """The last question, answered or open."""
     choices: tuple[str, ...] = ()
@@ -39,9 +39,9 @@ NOTHING = Conversation()
 """Nothing was said before."""
 
 
-def answered(place: Place, question: Question) -> Conversation:
+def answered(places: Sequence[Place], question: Question) -> Conversation:
     """After a forecast."""
-    return Conversation(place=place.code, question=question)
+    return Conversation(places=tuple(each.code for each in places), question=question)
 
 
 def open_choice(
@@ -166,14 +166,13 @@ def _follow_up(intent: Intent, said: str, before: Conversation) -> Intent:
     goes_on = _GOES_ON.search(said) is not None
     if intent.kind in ("forecast", "forecasts", "choose") and goes_on:
         return replace(intent, question=merged(intent.question, before.question))
-    place = atlas.by_code(before.place)
-    if intent.kind != "own" or intent.data or place is None:
+    places = tuple(place for code in before.places if (place := atlas.by_code(code)))
+    if intent.kind != "own" or intent.data or not places:
         return intent
     if intent.question.is_plain and not goes_on:  # 天氣: of the home, for those who have one
-        return replace(intent, places=(place,))
-    return Intent(
-        "forecast", (place,), question=_going_on(intent.question, before, goes_on=goes_on)
-    )
+        return replace(intent, places=places)
+    question = _going_on(intent.question, before, goes_on=goes_on)
+    return Intent("forecasts" if len(places) > 1 else "forecast", places, question=question)
 
 
 def _going_on(question: Question, before: Conversation, *, goes_on: bool) -> Question:

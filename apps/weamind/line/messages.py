@@ -114,7 +114,9 @@ def where_message(question: Question | None = None) -> Message:
 
 
 def smalltalk_message(name: str) -> Message:
-    """A short answer, and what the bot is for a tap away."""
+    """A short answer, and what the bot is for a tap away; not where the weather does not help."""
+    if name in ("closure", "distress"):
+        return text_message(texts.SMALLTALK[name])
     items = [*_own_places(), send_location(), tap("使用說明", "other", type="help")]
     return text_message(texts.SMALLTALK[name], items)
 

@@ -14,7 +14,7 @@ from ..user.users import UsersUnavailable
 from . import texts
 from .bot import Bot, is_private, user_of
 from .conversation import NOTHING, closes, open_choice, open_question, resume
-from .forecasting import answer_forecast
+from .forecasting import answer_forecast, answer_forecasts
 from .messages import (
     Message,
     other_message,
@@ -104,6 +104,8 @@ async def _unless_busy(event: Any, bot: Bot, work: Work) -> None:
 async def _act_on(event: Any, bot: Bot, intent: Intent) -> None:
     if intent.kind == "forecast":
         await answer_forecast(event, intent.places[0], bot, question=intent.question)
+    elif intent.kind == "forecasts":
+        await answer_forecasts(event, intent.places, bot, question=intent.question)
     elif intent.kind == "choose":
         numbered = is_private(event)  # in a group the next text is somebody else's
         message = which_message(intent.places, intent.question, numbered=numbered)

@@ -91,7 +91,7 @@ def test_without_a_conversation_nothing_changes() -> None:
 
 def test_a_new_question_is_not_the_old_one() -> None:
     """A place alone, or another whole question, starts again."""
-    before = answered(place(XINYI), Question("rain"))
+    before = answered([place(XINYI)], Question("rain"))
     assert after(before, "板橋").question.is_plain
     assert after(before, "板橋會冷嗎").question.topic == "cold"
     assert after(before, "明天天氣如何").question.topic == "weather"
@@ -99,7 +99,7 @@ def test_a_new_question_is_not_the_old_one() -> None:
 
 async def test_it_is_shared_by_processes_and_ends(valkey: Server) -> None:
     """Under a key with an end, as codes; another process reads it."""
-    said = answered(place(BANQIAO), Question("rain"))
+    said = answered([place(BANQIAO)], Question("rain"))
     async with AsyncDibs(valkey.url) as one, AsyncDibs(valkey.url) as other:
         await Conversations(one).note("U1", said)
         assert await Conversations(other).of("U1") == said

@@ -71,6 +71,7 @@ async def talk(bot: RunningBot, person: Source, turns: list[str], seen: int) -> 
 
 SHAPES = {
     "silence": [], "card": ["flex"], "answer": ["text", "flex"], "both": ["text", "flex", "flex"],
+    "three": ["text", "flex", "flex", "flex"],
 }  # fmt: skip
 
 
@@ -95,7 +96,7 @@ def _miss_of_place(
         return f"another place: {sent[-1]['altText'][:40]!r}"
     if kind == "answer" and not sent[-1]["altText"].startswith(text):
         return f"another altText: {sent[-1]['altText'][:40]!r}"
-    if kind == "both" and not all(map(_shows, sent[1:], names)):
+    if kind in ("both", "three") and not all(map(_shows, sent[1:], names)):
         return f"other places: {[each['altText'][:40] for each in sent[1:]]}"
     if kind == "link" and "quickReply" in sent[0]:
         return f"offered {labels(sent[0])}"

@@ -49,9 +49,11 @@ def _answer(forecast: Forecast, question: Question, now: datetime) -> str:
 
 def _joined(sentences: list[str]) -> str:
     """One sentence of those that begin alike: 明天臺北市 ⛅ 多雲, and what follows from it."""
+    if len(sentences) == 1:
+        return sentences[0]
     by_head: dict[str, dict[str, None]] = {}
     for sentence in sentences:
-        head, *parts = sentence.split("，")
+        head, *parts = [sentence] if "\n" in sentence else sentence.split("，")
         by_head[head] = by_head.get(head, {}) | dict.fromkeys(part.rstrip("。") for part in parts)
     return "\n".join(_sentence(head, *parts) if parts else head for head, parts in by_head.items())
 

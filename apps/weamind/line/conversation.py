@@ -15,7 +15,7 @@ from ..places.spelling import fold
 from .messages import question_fields
 from .postbacks import parse_postback, postback_data
 from .question import PLAIN, Question
-from .understanding import Intent
+from .understanding import EACH, Intent
 
 Asked = Literal["", "where", "which", "home", "office", "delete"]
 
@@ -145,9 +145,19 @@ def merged(question: Question, before: Question) -> Question:
 def _with_open_question(intent: Intent, question: Question) -> Intent:
     if intent.kind == "command":
         return replace(intent, data=_with_fields(intent.data, question))
-    if intent.kind in ("forecast", "forecasts", "choose") or (intent.kind == "own" and intent.data):
-        return replace(intent, question=merged(intent.question, question))
+    if intent.kind in _OF_PLACES or (intent.kind == "own" and intent.data):
+        return _about(intent, question)
     return intent
+
+
+_OF_PLACES = ("forecast", "forecasts", "choose")
+
+
+def _about(intent: Intent, before: Question) -> Intent:
+    """*intent* with the question before it; of places that were all named, it is about each."""
+    question = merged(intent.question, before)
+    is_each = intent.kind == "choose" and intent.data == EACH and not question.is_plain
+    return replace(intent, kind="forecasts" if is_each else intent.kind, question=question)
 
 
 def _with_fields(data: str, question: Question) -> str:
@@ -158,14 +168,16 @@ def _with_fields(data: str, question: Question) -> str:
     return postback_data(**(fields | question_fields(question)))
 
 
-_GOES_ON = re.compile(r"^(?:那麼?|換|還有|然後|改|啊|how about|what about|and )|[呢咧勒捏]$")
+_GOES_ON = re.compile(
+    r"^(?:那麼?(?!瑪夏|霸|羅|拔)|換|還有|然後|改|啊|how about|what about|and )|[呢咧勒捏]$"
+)
 """那高雄呢, 後天呢: about the same as before."""
 
 
 def _follow_up(intent: Intent, said: str, before: Conversation) -> Intent:
     goes_on = _GOES_ON.search(said) is not None
-    if intent.kind in ("forecast", "forecasts", "choose") and goes_on:
-        return replace(intent, question=merged(intent.question, before.question))
+    if intent.kind in _OF_PLACES and goes_on:
+        return _about(intent, before.question)
     places = tuple(place for code in before.places if (place := atlas.by_code(code)))
     if intent.kind != "own" or intent.data or not places:
         return intent

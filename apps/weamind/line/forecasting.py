@@ -52,8 +52,8 @@ async def answer_forecasts(
 ) -> None:
     """The forecasts of *places*, two or three: a line for each, and the cards."""
     async with bot.dots(event):
-        met, *found = await asyncio.gather(
-            _met(event, bot, None), *(_found(place, bot) for place in places)
+        found, met = await asyncio.gather(
+            asyncio.gather(*(_found(place, bot) for place in places)), _met(event, bot, None)
         )
     messages = _messages_of_several(found, question, offered(met, places[0]))
     await asyncio.gather(

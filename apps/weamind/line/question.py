@@ -186,14 +186,14 @@ def find_question(text: str, now: datetime) -> tuple[Question | None, str]:
         topics.append(sign)
     if not topics and when is None:
         return None, rest
-    also = tuple(each for each in topics[1:] if each != "weather")
+    also: tuple[Topic, ...] = tuple(each for each in topics[1:] if each != "weather")
     return Question(topics[0] if topics else "weather", when, also), rest
 
 
 def read_question(topic: str | None, when: str | None, now: datetime) -> Question:
     """What a button carries; what it cannot mean is left out."""
     first, *others = (topic or "").split(",")
-    also = tuple(_BY_NAME[each] for each in others if each in _BY_NAME)
+    also: tuple[Topic, ...] = tuple(_BY_NAME[each] for each in others if each in _BY_NAME)
     known = _BY_NAME.get(first, PLAIN.topic)
     return Question(known, find_when(when, now)[0] if when else None, also)
 

@@ -93,9 +93,13 @@ _OWN = (
 )
 
 
+EACH = "each"
+
+
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """forecast: of `places[0]`. forecasts: of all `places`. choose: which of them.
+    """forecast: of `places[0]`. forecasts: of all `places`. choose: which of them; with EACH as
+    `data`, all of them were named.
 
     command: what the button `data` does. own: of the home or office that `data` names; empty: of no
     place, then `places` has the last ones, if they are known. set: `places` as the kind in `data`.
@@ -193,8 +197,9 @@ def _asked(said: str, text: str, search: Callable[[str], Search], now: datetime)
     if counties := region(left) or region(rest):
         return Intent("choose", counties, question=question_or_card)
     several = _several(rest, search)
-    if question is not None and 1 < len(several) <= _MOST_AT_ONCE and _are_apart(several):
-        return Intent("forecasts", several, question=question)
+    if 1 < len(several) <= _MOST_AT_ONCE and _are_apart(several):
+        kind = "choose" if question is None else "forecasts"
+        return Intent(kind, several, EACH, question_or_card)
     found = _places(text, rest, search, is_asked=question is not None)
     if found.sure:
         return Intent("forecast", found.places[:1], question=question_or_card)

@@ -101,9 +101,11 @@ _TO = re.compile(r"\s*(?:一?直?到|至|[-~–—])\s*")
 _DAY_OF_MONTH = re.compile(
     r"(?<![\d月/一二三四五六七八九十])"
     r"(3[01]|[12]\d|[1-9]|三十一?|二?十[一二三四五六七八九]?|[一二三四五六七八九])[號号]"
-    r"(?!\S*[路線橋]|之|\d|[一二三四五六七八九]?[樓出登月碼公隧倉門館店])"
+    r"(?!\s*(?:公路|線|橋|之\d|\d*樓|出口|登機門|月台|碼頭|公園|隧道|倉庫|門市))"
 )
-_ADDRESS = re.compile(r"[路街巷弄段道村里鄰線](?:[\d一二三四五六七八九十之~-]+[巷弄鄰號号]?)*\s*$")
+_ADDRESS = re.compile(
+    r"(?:[路巷弄段道]|(?<!老)街)(?:[\d一二三四五六七八九十之~-]+[巷弄號号]?)*\s*$"
+)
 """Before a number: it is that of a house, or of a motorway."""
 _RELATIVE = re.compile(
     "("
@@ -171,7 +173,7 @@ def _in_hours(match: re.Match[str], now: datetime) -> When:
         hours = int(match[3]) / 60
     at = now + (hours + 0.5 * bool(match[2])) * _HOUR
     days = (at.date() - now.date()).days
-    label = f"{_NAMES[days]}{_part_at(at.hour)}{_of_twelve(at.hour)}點"
+    label = f"{_NAMES.get(days, f'{at.month}/{at.day} ')}{_part_at(at.hour)}{_of_twelve(at.hour)}點"
     start = at.replace(minute=0, second=0, microsecond=0)
     return When(label, start, start + _HOUR)
 

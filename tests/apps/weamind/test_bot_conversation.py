@@ -95,6 +95,7 @@ def test_a_new_question_is_not_the_old_one() -> None:
     assert after(before, "板橋").question.is_plain
     assert after(before, "板橋會冷嗎").question.topic == "cold"
     assert after(before, "明天天氣如何").question.topic == "weather"
+    assert after(before, "那瑪夏").question.is_plain  # a township
 
 
 async def test_it_is_shared_by_processes_and_ends(valkey: Server) -> None:
@@ -127,6 +128,7 @@ async def test_no_text_and_no_id_in_store_or_log(
         person = bot.line.somebody()
         await Talk(bot, person).say("請問明天要帶傘嗎")
         stored = valkey.client().get(KEY.format(user_id=person.chat_id))
+        assert isinstance(stored, bytes)
         assert "請問".encode() not in stored and b"rain" in stored
         assert person.chat_id not in caplog.text and "帶傘" not in caplog.text
 

@@ -52,10 +52,14 @@ def _joined(sentences: list[str]) -> str:
     if len(sentences) == 1:
         return sentences[0]
     by_head: dict[str, dict[str, None]] = {}
+    notes: list[str] = []
     for sentence in sentences:
-        head, *parts = [sentence] if "\n" in sentence else sentence.split("，")
-        by_head[head] = by_head.get(head, {}) | dict.fromkeys(part.rstrip("。") for part in parts)
-    return "\n".join(_sentence(head, *parts) if parts else head for head, parts in by_head.items())
+        first, *more = [sentence] if "http" in sentence else sentence.rstrip("。").split("。")
+        head, *parts = [first] if "http" in first else first.split("，")
+        by_head[head] = by_head.get(head, {}) | dict.fromkeys(parts)
+        notes += more
+    lines = [head if "http" in head else _sentence(head, *by_head[head]) for head in by_head]
+    return "\n".join(lines) + "".join(f"{note}。" for note in notes)
 
 
 def _about(forecast: Forecast, question: Question, now: datetime) -> str:

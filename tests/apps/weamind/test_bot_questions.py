@@ -215,7 +215,11 @@ def said(words: str, forecast: Forecast) -> str | None:
             "明天會下雨嗎 要穿外套嗎",
             "明天臺中市 ☀️ 晴朗，降雨機率 10%，不用帶傘，20~28°，穿件薄外套就好。",
         ),
-        ("明天會冷嗎 紫外線強嗎", "明天臺中市 ☀️ 晴朗，20~28°，不會冷，穿件薄外套就好。"),
+        (
+            "明天會冷嗎 紫外線強嗎",
+            "明天臺中市 ☀️ 晴朗，20~28°，降雨機率 10%，不用帶傘，不會冷，"
+            "穿件薄外套就好。紫外線只有今天的資料。",
+        ),
         ("昨天有下雨嗎", "昨天已經過了，以下是臺中市接下來的預報。"),
         ("紫外線", "目前沒有臺中市的紫外線資料，以下是天氣預報。"),
         ("空氣品質", "目前沒有臺中市的空氣品質資料，以下是天氣預報。"),
@@ -264,7 +268,9 @@ def test_what_nobody_knows(words: str) -> None:
 def test_an_outing_in_the_cold_and_in_the_heat(low: float, high: float, says: str) -> None:
     """A dry day at 0° is no day to go out just so."""
     line = said("明天適合爬山嗎", made(10, low, high, SUNNY))
-    assert line is not None and says in line and ("適合出門。" in line) == (says == "適合出門")
+    assert (
+        line is not None and says in line and line.endswith("，適合出門。") == (says == "適合出門")
+    )
 
 
 def test_waves_and_closed_schools_have_their_own_pages() -> None:

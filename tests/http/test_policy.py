@@ -115,7 +115,7 @@ def test_the_decorators_pass_a_policy_on() -> None:
     """With every option; the seed's own has the seed's names, and leaves nothing behind."""
     seen: list[Policy] = []
 
-    def guard(policy: Policy, view: Any) -> Any:
+    def guard(policy: Policy, view: Any, within: Any) -> Any:
         seen.append(policy)
         return view
 
@@ -137,7 +137,7 @@ def test_the_decorators_pass_a_policy_on() -> None:
 def test_the_decorators_take_a_policy() -> None:
     """One policy may serve several views; a route of its own would be ignored, and is refused."""
 
-    def guard(policy: Policy, view: Any) -> Any:
+    def guard(policy: Policy, view: Any, within: Any) -> Any:
         return policy
 
     orders: Any = Policy(window=5, after="replay", key="required")

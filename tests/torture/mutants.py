@@ -164,7 +164,7 @@ def _refusing(**changes: str) -> Alteration:
 
 
 def _showing_keys(patch: pytest.MonkeyPatch) -> None:
-    claim = asgi.aclaim
+    claim = asgi.claim_request
 
     async def shown(dibs: Any, policy: Any, name: str, submission: Any) -> Any:
         outcome = await claim(dibs, policy, name, submission)
@@ -173,7 +173,7 @@ def _showing_keys(patch: pytest.MonkeyPatch) -> None:
         line = ("x-lock", getattr(submission, "key", ""))
         return outcome._replace(headers=(*outcome.headers, line))
 
-    patch.setattr(asgi, "aclaim", shown)
+    patch.setattr(asgi, "claim_request", shown)
 
 
 def _ending(forgotten: str) -> Alteration:

@@ -29,6 +29,7 @@ from .liff.memory import TokenMemory
 from .liff.page import SettingsPage
 from .liff.tokens import Tokens
 from .line.bot import Bot
+from .line.conversations import Conversations
 from .line.deduplication import Deduplication
 from .line.processor import EventProcessor
 from .line.sender import Sender
@@ -204,7 +205,8 @@ def _bot(
     )
     everything = settings.processing_lock_scope == "all"
     forecasts = Forecasts(dibs, provider, hazards=_hazards(settings, dibs, stack))
-    return Bot(users, forecasts, sender, lock, everything, settings.liff_id)
+    conversations = Conversations(dibs)
+    return Bot(users, forecasts, sender, lock, everything, settings.liff_id, conversations)
 
 
 def _hazards(settings: Settings, dibs: AsyncDibs, stack: AsyncExitStack) -> Hazards | None:

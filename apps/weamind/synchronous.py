@@ -90,7 +90,7 @@ class SynchronousBot:
         if found.sure:
             self._reply(event, self._card(found.places[0]))
         elif found.places:
-            self._reply(event, which_message(found.places))
+            self._reply(event, which_message(found.places, numbered=False))
         else:
             self._reply(event, unknown_message(event.message.text, private=True))
 
@@ -133,7 +133,8 @@ class SynchronousBot:
     def _recent(self, user_id: str) -> Message:
         codes = self._users.meet(user_id, _now_ms()).recent()
         places = [place for code in codes if (place := atlas.by_code(code))]
-        return places_message(texts.RECENT if places else texts.NO_QUERIES_YET, places)
+        said = texts.RECENT if places else texts.NO_QUERIES_YET
+        return places_message(said, places, numbered=False)
 
     def _card(self, place: Place) -> Message:
         return forecast_message(self._forecast(place), now=datetime.now(TAIPEI))

@@ -1,6 +1,7 @@
 """The answer to a question, in one line, from what the forecast says. Nothing is made up."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 
 from ..weather.forecast import (
@@ -14,13 +15,15 @@ from ..weather.forecast import (
 )
 from ..weather.scales import air_class, uv_class
 from ..weather.wording import chance, degrees, wind_words
-from .facts import POSSIBLE, Facts, facts_of
+from .facts import POSSIBLE, Facts, facts_of, last_day
 from .question import Question
 from .when import When
 
 _LIKELY = 60
 """Per cent of rain."""
 _WEEKDAYS = "一二三四五六日"
+SEA_PAGE = "https://ocean.cwa.gov.tw/"
+CLOSURE_PAGE = "https://www.dgpa.gov.tw/typh/daily/nds.html"
 TYPHOON_PAGE = "https://www.cwa.gov.tw/V8/C/P/Typhoon/TY_NEWS.html"
 
 
@@ -28,9 +31,39 @@ def answer_line(forecast: Forecast, question: Question, *, now: datetime) -> str
     """The answer, or that the forecast does not have it. None: nothing was asked but the card."""
     if question.is_plain:
         return None
+    return _answer(forecast, question, now)
+
+
+def short_line(forecast: Forecast, question: Question, *, now: datetime) -> str:
+    """The same, and for nothing but the card, today's weather: of several places, one line each."""
+    return _answer(forecast, question, now)
+
+
+def _answer(forecast: Forecast, question: Question, now: datetime) -> str:
     when = question.when
     if when is not None and when.is_over(now):
         return f"{when.label}已經過了，以下是{forecast.place_name}接下來的預報。"
+    topics = dict.fromkeys((question.topic, *question.also))
+    return _joined([_about(forecast, Question(each, when), now) for each in topics])
+
+
+def _joined(sentences: list[str]) -> str:
+    """One sentence of those that begin alike: 明天臺北市 ⛅ 多雲, and what follows from it."""
+    if len(sentences) == 1:
+        return sentences[0]
+    by_head: dict[str, dict[str, None]] = {}
+    notes: list[str] = []
+    for sentence in sentences:
+        first, *more = [sentence] if "http" in sentence else sentence.rstrip("。").split("。")
+        head, *parts = [first] if "http" in first else first.split("，")
+        by_head[head] = by_head.get(head, {}) | dict.fromkeys(parts)
+        notes += more
+    lines = [head if "http" in head else _sentence(head, *by_head[head]) for head in by_head]
+    return "\n".join(lines) + "".join(f"{note}。" for note in notes)
+
+
+def _about(forecast: Forecast, question: Question, now: datetime) -> str:
+    when = question.when
     if question.topic in _OF_TODAY:
         is_later = when is not None and when.start.date() > now.astimezone(TAIPEI).date()
         return _of_today(forecast, question, now, when if is_later else None)
@@ -48,7 +81,20 @@ def _later(forecast: Forecast, question: Question, when: When, now: datetime) ->
     facts = facts_of(forecast, when, now)
     if facts is None:
         return _beyond(forecast, when)
-    return _sentence(facts.head, *_VERDICTS[question.topic](facts))
+    gap = _gap(forecast, when)
+    if gap:
+        facts = replace(facts, label="")
+    return gap + _sentence(facts.head, *_VERDICTS[question.topic](facts))
+
+
+def _gap(forecast: Forecast, when: When) -> str:
+    """Which of the days the forecast has, if it has not all of them; empty: it has."""
+    end = last_day(when)
+    days = sorted(day.on for day in forecast.days if when.start.date() <= day.on < end)
+    if when.is_hours or not days or days[-1] == end - timedelta(days=1):
+        return ""
+    until = f"到 {_named(days[-1])}" if len(days) > 1 else ""
+    return f"{when.label.strip()}目前只有 {_named(days[0])}{until}的預報："
 
 
 def _beyond(forecast: Forecast, when: When) -> str:
@@ -147,8 +193,15 @@ def _typhoon(forecast: Forecast, now: datetime) -> str:
     return f"{said}🌀 颱風動態與警報請看中央氣象署：{TYPHOON_PAGE}"
 
 
+def _closure(forecast: Forecast, now: datetime) -> str:
+    return f"🏫 停班停課消息請看行政院人事行政總處：{CLOSURE_PAGE}"
+
+
 def _of_today(forecast: Forecast, question: Question, now: datetime, later: When | None) -> str:
     """What is known of it; for a *later* day, how the weather will be then."""
+    if question.topic == "waves":
+        said = _of_today(forecast, Question("wind"), now, later)
+        return f"{said}\n🌊 沒有浪高的資料，海象請看中央氣象署：{SEA_PAGE}"
     if later is None or question.topic not in _NOW_ONLY:
         return _OF_TODAY[question.topic](forecast, now)
     if question.topic == "uv" and (day := day_of(forecast, later.start)) and day.uv is not None:
@@ -167,7 +220,7 @@ def _unknown(forecast: Forecast, what: str) -> str:
 
 _OF_TODAY: dict[str, Callable[[Forecast, datetime], str]] = {
     "humidity": _humidity, "wind": _wind, "uv": _uv, "air": _air, "sunrise": _sunrise,
-    "typhoon": _typhoon,
+    "typhoon": _typhoon, "waves": _wind, "closure": _closure,
 }  # fmt: skip
 
 
@@ -251,7 +304,17 @@ def _outing(facts: Facts) -> list[str]:
     rain = facts.rain or 0
     wet = rain >= POSSIBLE or facts.is_wet
     how = "不太適合戶外活動" if rain >= _LIKELY else "出門記得帶傘" if wet else "適合出門"
-    return [facts.temperatures, _chance(facts), how]
+    return [facts.temperatures, _chance(facts), _too_cold_or_hot(facts) or how]
+
+
+def _too_cold_or_hot(facts: Facts) -> str:
+    """For an outing, whatever the sky looks like; empty: neither."""
+    low, high = facts.low, facts.high
+    if low is not None and low <= 5:
+        return "非常冷，可能結冰，沒有禦寒裝備不適合出門"
+    if low is not None and low <= 10 and not facts.is_wet:
+        return "會很冷，出門要做好保暖"
+    return "太熱了，不太適合戶外活動" if high is not None and high >= 36 else ""
 
 
 def _snow(facts: Facts) -> list[str]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from ..core.processing_lock import ProcessingLock, Turn
 from ..user.users import Users
 from ..weather.forecasts import Forecasts
+from .conversation import NOTHING, Conversation
+from .conversations import Conversations
 from .messages import Message
 from .sender import Sender
 
@@ -26,6 +28,8 @@ class Bot:
     locks_everything: bool = False
     """True: texts, locations and every tap take the lock, not only those that are tapped fast."""
     liff_id: str | None = None
+    conversations: Conversations | None = None
+    """What was said before, in chats between two; None: every text stands alone."""
     turn: Turn | None = None
     """The turn in which it works, if it needs one: its answer comes after every "please wait"."""
 
@@ -39,6 +43,20 @@ class Bot:
             await self.turn.answers()
         token = getattr(event, "reply_token", None)
         await self.sender.reply(token, messages, to=chat_of(event))
+
+    async def before(self, event: object) -> Conversation:
+        """What was said before *event*."""
+        kept = self.conversations
+        return NOTHING if kept is None else await kept.of(private_user(event))
+
+    async def asks(self, event: object, message: Message, conversation: Conversation) -> None:
+        """Answer *event* with a question, and remember what was asked."""
+        await asyncio.gather(self.reply(event, message), self.note(event, conversation))
+
+    async def note(self, event: object, conversation: Conversation) -> None:
+        """What was said is remembered for the next text."""
+        if self.conversations is not None:
+            await self.conversations.note(private_user(event), conversation)
 
     @asynccontextmanager
     async def dots(self, event: object) -> AsyncIterator[None]:

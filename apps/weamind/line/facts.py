@@ -48,7 +48,7 @@ class Facts:
 def facts_of(forecast: Forecast, when: When, now: datetime) -> Facts | None:
     """About *when*. None: it does not reach so far."""
     steps = [step for step in forecast.steps if step.end > now and _meets(step, when)]
-    days = [day for day in forecast.days if when.start.date() <= day.on < _last_day(when)]
+    days = [day for day in forecast.days if when.start.date() <= day.on < last_day(when)]
     is_today = when.start.date() == now.astimezone(TAIPEI).date() and len(days) <= 1
     if (when.is_hours or is_today) and steps:
         return _of_steps(forecast, when, steps, days if not when.is_hours else [])
@@ -61,7 +61,7 @@ def _meets(step: Step, when: When) -> bool:
     return step.start < when.end and step.end > when.start
 
 
-def _last_day(when: When) -> date:
+def last_day(when: When) -> date:
     """The day after the last."""
     end = when.end.astimezone(TAIPEI)
     whole = end.time() == datetime.min.time()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from datetime import datetime
 
 from ..places.atlas import by_code
@@ -12,8 +13,9 @@ from ..weather.cards import forecast_message
 from ..weather.failure_text import failure_text
 from ..weather.forecast import TAIPEI, Forecast
 from ..weather.provider import WeatherUnavailable
-from .answer import answer_line
+from .answer import answer_line, short_line
 from .bot import Bot, private_user
+from .conversation import answered
 from .messages import Item, Message, ask_about, question_fields, send_location, tap, text_message
 from .question import PLAIN, Question
 
@@ -38,7 +40,45 @@ async def answer_forecast(
     async with bot.dots(event):
         found, met = await asyncio.gather(_found(place, bot), _met(event, bot, person))
     messages = _messages(found, place, question, offered(met, place))
-    await asyncio.gather(bot.reply(event, *messages), _remember(event, place, bot))
+    await asyncio.gather(
+        bot.reply(event, *messages),
+        _remember(event, place, bot),
+        bot.note(event, answered([place], question)),
+    )
+
+
+async def answer_forecasts(
+    event: object, places: Sequence[Place], bot: Bot, *, question: Question
+) -> None:
+    """The forecasts of *places*, two or three: a line for each, and the cards."""
+    async with bot.dots(event):
+        found, met = await asyncio.gather(
+            asyncio.gather(*(_found(place, bot) for place in places)), _met(event, bot, None)
+        )
+    messages = _messages_of_several(found, question, offered(met, places[0]))
+    await asyncio.gather(
+        bot.reply(event, *messages),
+        *(_remember(event, place, bot) for place in places),
+        bot.note(event, answered(places, question)),
+    )
+
+
+def _messages_of_several(
+    found: Sequence[Forecast | WeatherUnavailable], question: Question, items: list[Item]
+) -> list[Message]:
+    now = datetime.now(TAIPEI)
+    lines = [
+        short_line(each, question, now=now) if isinstance(each, Forecast) else failure_text(each)
+        for each in found
+    ]
+    cards = [
+        forecast_message(each, now=now) | {"altText": line}
+        for each, line in zip(found, lines, strict=True)
+        if isinstance(each, Forecast)
+    ]
+    first, *others = text_message("\n".join(dict.fromkeys(lines))), *cards
+    last = {"quickReply": {"items": items}} if items else {}
+    return [first, *others[:-1], others[-1] | last] if others else [first | last]
 
 
 def offered(person: Person | None, place: Place) -> list[Item]:

@@ -55,7 +55,8 @@ def ask_about(place: Place, question: Question | None = None) -> Item:
 def question_fields(question: Question) -> dict[str, str]:
     """What a button has to carry, so that a question is not lost while one asks back."""
     when = {"when": question.when.label} if question.when else {}
-    return {} if question.is_plain else {"topic": question.topic, **when}
+    topics = ",".join((question.topic, *question.also))
+    return {} if question.is_plain else {"topic": topics, **when}
 
 
 def paged(items: Sequence[Item], number: int, turn: Callable[[str, int], Item]) -> list[Item]:
@@ -73,21 +74,38 @@ def paged(items: Sequence[Item], number: int, turn: Callable[[str, int], Item]) 
 # ---- whole answers
 
 
-def places_message(text: str, places: Iterable[Place], question: Question | None = None) -> Message:
-    """A question with one button for each place."""
-    return text_message(text, [ask_about(place, question) for place in places])
+def places_message(
+    text: str, places: Iterable[Place], question: Question | None = None, *, numbered: bool = True
+) -> Message:
+    """A question with one button for each place; the names are in the text, too."""
+    listed = list(places)
+    return text_message(
+        _listed(text, listed, numbered=numbered), [ask_about(each, question) for each in listed]
+    )
 
 
-def which_message(places: Sequence[Place], question: Question | None = None) -> Message:
-    """Which of *places* is meant; of one alone, whether it is."""
-    one = texts.THIS_PLACE.format(place=places[0].name)
-    return places_message(texts.WHICH_PLACE if len(places) > 1 else one, places, question)
+def _listed(text: str, places: Sequence[Place], *, numbered: bool) -> str:
+    """*text* with the places below it: not all of LINE's apps show buttons."""
+    signs = (f"{number}. " if numbered else "・" for number in range(1, len(places) + 1))
+    lines = [f"{sign}{place.name}" for sign, place in zip(signs, places, strict=True)]
+    return "\n".join([text, *lines])
+
+
+def which_message(
+    places: Sequence[Place], question: Question | None = None, *, numbered: bool = True
+) -> Message:
+    """Which of *places* is meant; of one alone, whether it is. *numbered*: a number will do."""
+    if len(places) == 1:
+        one = texts.THIS_PLACE.format(place=places[0].name)
+        return text_message(one, [ask_about(places[0], question)])
+    return places_message(texts.WHICH_PLACE, places, question, numbered=numbered)
 
 
 def which_to_set_message(kind: str, places: Sequence[Place]) -> Message:
     """Which of *places* is to be their home or office."""
     items = [tap(each.name, "set", type=kind, place=each.code) for each in places]
-    return text_message(texts.WHICH_TO_SET.format(kind=texts.KINDS[kind]), items)
+    question = texts.WHICH_TO_SET.format(kind=texts.KINDS[kind])
+    return text_message(_listed(question, places, numbered=True), items)
 
 
 def where_message(question: Question | None = None) -> Message:
@@ -96,7 +114,9 @@ def where_message(question: Question | None = None) -> Message:
 
 
 def smalltalk_message(name: str) -> Message:
-    """A short answer, and what the bot is for a tap away."""
+    """A short answer, and what the bot is for a tap away; not where the weather does not help."""
+    if name in ("closure", "distress"):
+        return text_message(texts.SMALLTALK[name])
     items = [*_own_places(), send_location(), tap("使用說明", "other", type="help")]
     return text_message(texts.SMALLTALK[name], items)
 
@@ -187,7 +207,9 @@ def towns_message(kind: str, county: Place, towns: Sequence[Place], number: int)
         return tap(label, "settings", type=kind, county=county.code, page=page)
 
     items = [tap(each.town or each.name, "set", type=kind, place=each.code) for each in towns]
-    return text_message(texts.WHICH_TOWN.format(county=county.name), paged(items, number, turn))
+    names = "、".join(each.town or each.name for each in towns)
+    question = f"{texts.WHICH_TOWN.format(county=county.name)}\n{names}"
+    return text_message(question, paged(items, number, turn))
 
 
 def place_set_message(kind: str, place: Place, *, asks_on: bool) -> Message:

@@ -3,6 +3,7 @@
 Only in a chat between two: in a group others would read it.
 """
 
+import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from ..user.users import UsersUnavailable
 from ..weather.forecast import TAIPEI
 from . import texts
 from .bot import Bot, is_private, private_user, user_of
+from .conversation import NOTHING, open_choice
 from .forecasting import answer_forecast
 from .messages import (
     Message,
@@ -31,6 +33,7 @@ from .messages import (
     which_to_set_message,
 )
 from .question import PLAIN, Question, read_question
+from .understanding import Intent
 
 Data = dict[str, str]
 
@@ -76,19 +79,24 @@ async def answer_own(event: object, bot: Bot, own: OwnPlace, question: Question 
     await answer_forecast(event, own.place, bot, person=own.person, question=question)
 
 
-async def answer_asked(event: object, bot: Bot, kind: str, question: Question) -> None:
+async def answer_asked(event: object, bot: Bot, intent: Intent) -> None:
     """A question without a place: about the home or office that was named, or about their home.
 
-    Who has none is asked where. In a group a place has to be named.
+    Who has none is answered for the last place, or asked where. In a group a place has to be named.
     """
+    kind, question = intent.data, intent.question
     if not is_private(event):
         await bot.reply(event, text_message(texts.WHERE_IN_GROUP))
         return
     found = await look_up(event, bot, kind or "home")
     if isinstance(found, OwnPlace):
         await answer_own(event, bot, found, question)
+    elif kind:
+        await bot.reply(event, found)
+    elif intent.places:
+        await answer_forecast(event, intent.places[0], bot, question=question)
     else:
-        await bot.reply(event, found if kind else where_message(question))
+        await bot.asks(event, where_message(question), open_choice("where", question=question))
 
 
 async def answer_setting(event: object, bot: Bot, kind: str, places: Sequence[Place]) -> None:
@@ -96,7 +104,8 @@ async def answer_setting(event: object, bot: Bot, kind: str, places: Sequence[Pl
     if private_user(event) is None:
         await bot.reply(event, text_message(texts.ONLY_IN_PRIVATE))
     elif len(places) > 1:
-        await bot.reply(event, which_to_set_message(kind, places))
+        asked = "office" if kind == "office" else "home"
+        await bot.asks(event, which_to_set_message(kind, places), open_choice(asked, places))
     else:
         await answer_set(event, bot, {"type": kind, "place": places[0].code})
 
@@ -113,8 +122,11 @@ async def answer_recent(event: object, bot: Bot, data: Data) -> None:
         await bot.reply(event, text_message(person))
         return
     found = [place for code in person.recent() if (place := atlas.by_code(code))]
-    none = text_message(texts.NO_QUERIES_YET)
-    await bot.reply(event, places_message(texts.RECENT, found) if found else none)
+    if found:
+        message = places_message(texts.RECENT, found)
+        await bot.asks(event, message, open_choice("which", found))
+    else:
+        await bot.reply(event, text_message(texts.NO_QUERIES_YET))
 
 
 async def answer_settings(event: object, bot: Bot, data: Data) -> None:
@@ -123,7 +135,8 @@ async def answer_settings(event: object, bot: Bot, data: Data) -> None:
     if private_user(event) is None:
         await bot.reply(event, text_message(texts.ONLY_IN_PRIVATE))
     elif kind in ("home", "office"):
-        await bot.reply(event, _next_step(kind, data))
+        message, places = _next_step(kind, data)
+        await bot.asks(event, message, open_choice(kind, places))
     else:
         await bot.reply(event, await _first_step(event, bot))
 
@@ -136,12 +149,14 @@ async def _first_step(event: object, bot: Bot) -> Message:
     return settings_message(home, office, bot.liff_id)
 
 
-def _next_step(kind: str, data: Data) -> Message:
+def _next_step(kind: str, data: Data) -> tuple[Message, Sequence[Place]]:
+    """What to ask next, and the places that are home or office when they are written."""
     page = int(data["page"]) if re.fullmatch("[0-9]{1,3}", data.get("page", "")) else 0
     county = atlas.by_code(data.get("county", ""))
     if county is None or county.town is not None:
-        return counties_message(kind, atlas.counties(), page)
-    return towns_message(kind, county, atlas.towns_of(county.county), page)
+        return counties_message(kind, atlas.counties(), page), ()
+    towns = atlas.towns_of(county.county)
+    return towns_message(kind, county, towns, page), towns
 
 
 async def answer_set(event: object, bot: Bot, data: Data) -> None:
@@ -187,9 +202,12 @@ async def answer_delete(event: object, bot: Bot, data: Data) -> None:
     elif sure == "yes":
         async with bot.dots(event):
             message = text_message(await _delete(user_id, bot))
+    elif sure == "no":
+        message = text_message(texts.NOT_DELETED)
     else:
-        message = text_message(texts.NOT_DELETED) if sure == "no" else delete_message()
-    await bot.reply(event, message)
+        await bot.asks(event, delete_message(), open_choice("delete"))
+        return
+    await asyncio.gather(bot.reply(event, message), bot.note(event, NOTHING))
 
 
 async def _delete(user_id: str, bot: Bot) -> str:

@@ -23,6 +23,8 @@ Topic = Literal[
     "air",
     "typhoon",
     "wind",
+    "waves",
+    "closure",
     "snow",
     "sunrise",
     "sun",
@@ -33,9 +35,15 @@ _VERY = "很|真|真的|超|超級|好|有夠|這麼|那麼|還|蠻|滿|太|不�
 _FAIR = "好|不錯|穩定|差|糟|爛|棒|怪|不好"
 _WORDS: tuple[tuple[Topic, str], ...] = (
     (
+        "closure",
+        r"(?:會不會|會|有沒有|有|要不要|要|是否|宣布)*(?:停班停課|停班|停課|(?:放|有)?颱風假)"
+        r"|(?:會不會|會|有沒有|有)放假|放假(?=[嗎沒?]|$)"
+        r"|(?:要不要|還要|還用|需要|要|用)(?:上班|上課|上學)(?=[嗎?]|$)",
+    ),
+    (
         "typhoon",
         r"(?:有沒有|會不會有?|會有|有)?(?:颱風|臺風|台風)(?:[會要快]*來|會?登陸|動態|消息|"
-        r"天)?(?:了)?|(?:有什麼|有沒有|有)?(?:發[布佈])?(?:大雨|豪雨|低溫|強風|高溫|天氣)?(?:警特報|警報|特報)|停班停課|停班|停課|typhoon",
+        r"天)?(?:了)?|(?:有什麼|有沒有|有)?(?:發[布佈])?(?:大雨|豪雨|低溫|強風|高溫|天氣)?(?:警特報|警報|特報)|typhoon",
     ),
     (
         "air",
@@ -64,28 +72,29 @@ _WORDS: tuple[tuple[Topic, str], ...] = (
         r"|(?:會不會|會|有沒有|有|在|還在)*飄(?:一?點|毛毛|小|細)*雨|毛毛雨|細雨|梅雨(?:季|鋒面)?|冰雹"
         r"|(?:有沒有|有|還|還有|外面)在下(?=(?:嗎|了|喔|啊|呢|[?!。,\s])*$)"
         r"|雨(?:勢)?(?:會|很|有|多|還|什麼時候|何時|幾點|快|要)*(?:大不大|大|停|多)(?:了)?"
+        r"|雨[がはもの]?\s*(?:降|ふ)[りるっ]|雨(?=です|でしょ|かな)"
         r"|will it rain|rain(?:y|ing)?|umbrella",
     ),
     (
         "clothes",
         r"(?:要不要|需不需要|需要|要|該|用|應該)*(?:穿|帶|加|披)(?:件)?(?:什麼(?:衣服)?|"
         r"甚麼|多少|厚|薄|長袖|短袖|短褲|羽絨衣?|毛衣|(?:厚|薄)?外套|大衣)"
-        r"|怎麼穿|(?:厚|薄)?外套|穿搭|穿著|羽絨衣?|(?:長|短)袖|jacket|what to wear",
+        r"|怎麼穿|(?:厚|薄)?外套|穿搭|穿著|羽絨衣?|(?:長|短)袖|服装|上着|jacket|what to wear",
     ),
     (
         "cold",
         r"(?:會不會|會|有多|有|很|好|超|多|變|比較|最近)*(?:冷不冷|冷(?![水清鍋氣])|凍(?!頂)|涼(?![亭山州]))(?:死)?|寒流|"
-        r"降溫|(?:大陸|強烈)?冷氣團|(?:路面|會不會|會|有沒有|有)*(?:結冰|結霜)|cold",
+        r"降溫|(?:大陸|強烈)?冷氣團|(?:路面|會不會|會|有沒有|有)*(?:結冰|結霜)|寒[いくか]|さむい|cold",
     ),
     (
         "heat",
         r"(?:會不會|會|有多|有|很|好|超|多|變|比較|最近)*(?:熱不熱|悶熱|熱|炎熱|悶)(?:死|"
-        r"翻)?|中暑|(?:要不要|需要|要|該|用)*(?:開|吹)?冷氣(?!團)|hot",
+        r"翻)?|中暑|(?:要不要|需要|要|該|用)*(?:開|吹)?冷氣(?!團)|蒸?し?暑[いくか]|hot",
     ),
     (
         "temperature",
         r"(?:最|高|低)*(?:溫度|氣溫|气温|體感(?:溫度)?|溫差|高溫|低溫)(?:是|大概|大約|"
-        r"會)*(?:多少|幾)?度?|(?:是|有|會|大概|大約|多少)*幾度c?|多少度|temperature|"
+        r"會)*(?:多少|幾)?度?|(?:是|有|會|大概|大約|多少)*幾度c?|多少度|何度|temperature|"
         r"degrees",
     ),
     (
@@ -94,9 +103,14 @@ _WORDS: tuple[tuple[Topic, str], ...] = (
         r"潮)(?!州|厝)|humidity",
     ),
     (
+        "waves",
+        r"(?<![衝流放])(?:風浪|海浪|瘋狗浪|長浪|浪)(?!漫|費|子|琴)(?:會不會|會|很|有|多|真|好)*"
+        r"(?:大不大|大|高不高|高)?(?:多少|幾米|幾公尺)?|海象|(?<![a-z])waves?(?![a-z])",
+    ),
+    (
         "wind",
         r"風速|風(?:力)?(?:會不會|會|很|有|多|真|好)*(?:大不大|大|強)|(?:強|陣|東北季)風|"
-        r"風?浪(?:會|很)?(?:大|高)?|windy?",
+        r"風が?強|windy?",
     ),
     ("snow", r"(?:會不會|會|有沒有|有|在)*(?:下雪|積雪|飄雪)|雪況|snow(?:ing)?"),
     (
@@ -107,7 +121,7 @@ _WORDS: tuple[tuple[Topic, str], ...] = (
     ("sun", r"(?:會不會|會|有沒有|有)*(?:出太陽|太陽|放晴|晴天)|sunny"),
     (
         "outing",
-        r"(?:適不適合|適合|可以|能不能|能|可不可以)(?:去|出門|出去玩?|戶外|爬山|登山|露營|"
+        r"(?:適不適合|適合|可以|能不能|能|可不可以)(?:去|出門|出去玩?|戶外|爬山|登山|爬|露營|"
         r"野餐|烤肉|跑步|運動|騎車|騎腳踏車|散步|賞(?:花|櫻|楓|鳥|螢火蟲|螢)|玩水|游泳|釣魚|衝浪|看星星|打[羽籃網棒排]?球)+",
     ),
     (
@@ -147,6 +161,8 @@ class Question:
 
     topic: Topic = "weather"
     when: When | None = None
+    also: tuple[Topic, ...] = ()
+    """What else is asked in the same text: 會下雨嗎 要穿外套嗎."""
 
     @property
     def is_plain(self) -> bool:
@@ -161,21 +177,25 @@ PLAIN = Question()
 def find_question(text: str, now: datetime) -> tuple[Question | None, str]:
     """What *text* asks about the weather, and what is left of it. None: nothing."""
     when, rest = find_when(text, now)
-    topic: Topic | None = None
+    topics: list[Topic] = []
     for each, pattern in _PATTERNS:
         if pattern.search(rest):
-            topic = topic or each
+            topics.append(each)
             rest = pattern.sub(" ", rest)
-    topic = topic or _sign_in(rest)
-    if topic is None and when is None:
+    if not topics and (sign := _sign_in(rest)):
+        topics.append(sign)
+    if not topics and when is None:
         return None, rest
-    return Question(topic or "weather", when), rest
+    also: tuple[Topic, ...] = tuple(each for each in topics[1:] if each != "weather")
+    return Question(topics[0] if topics else "weather", when, also), rest
 
 
 def read_question(topic: str | None, when: str | None, now: datetime) -> Question:
     """What a button carries; what it cannot mean is left out."""
-    known = _BY_NAME.get(topic or "", PLAIN.topic)
-    return Question(known, find_when(when, now)[0] if when else None)
+    first, *others = (topic or "").split(",")
+    also: tuple[Topic, ...] = tuple(_BY_NAME[each] for each in others if each in _BY_NAME)
+    known = _BY_NAME.get(first, PLAIN.topic)
+    return Question(known, find_when(when, now)[0] if when else None, also)
 
 
 def is_about_weather(text: str) -> bool:

@@ -13,7 +13,8 @@ from ..places.search import search
 from ..user.users import UsersUnavailable
 from . import texts
 from .bot import Bot, is_private, user_of
-from .forecasting import answer_forecast
+from .conversation import NOTHING, closes, open_choice, open_question, resume
+from .forecasting import answer_forecast, answer_forecasts
 from .messages import (
     Message,
     other_message,
@@ -83,7 +84,16 @@ async def handle_message_event(event: Any, bot: Bot) -> None:
     text = without_mentions(event.message)
     intent = understand(text, private=is_private(event), mentioned=mentioned, search=search)
     if intent.kind != "nothing":
-        await _unless_busy(event, bot, lambda bot: _act_on(event, bot, intent))
+        await _unless_busy(event, bot, lambda bot: _go_on(event, bot, intent, text))
+
+
+async def _go_on(event: Any, bot: Bot, intent: Intent, text: str) -> None:
+    """Act on *intent* as a part of the conversation, where there is one."""
+    before = await bot.before(event)
+    intent = resume(intent, text, before)
+    if closes(before, intent):
+        await bot.note(event, NOTHING)
+    await _act_on(event, bot, intent)
 
 
 async def _unless_busy(event: Any, bot: Bot, work: Work) -> None:
@@ -94,10 +104,16 @@ async def _unless_busy(event: Any, bot: Bot, work: Work) -> None:
 async def _act_on(event: Any, bot: Bot, intent: Intent) -> None:
     if intent.kind == "forecast":
         await answer_forecast(event, intent.places[0], bot, question=intent.question)
+    elif intent.kind == "forecasts":
+        await answer_forecasts(event, intent.places, bot, question=intent.question)
+    elif intent.kind == "choose":
+        numbered = is_private(event)  # in a group the next text is somebody else's
+        message = which_message(intent.places, intent.question, numbered=numbered)
+        await bot.asks(event, message, open_choice("which", intent.places, intent.question))
     elif intent.kind == "command":
         await _dispatch_postback(event, bot, parse_postback(intent.data))
     elif intent.kind == "own":
-        await answer_asked(event, bot, intent.data, intent.question)
+        await answer_asked(event, bot, intent)
     elif intent.kind == "set":
         await answer_setting(event, bot, intent.data, intent.places)
     else:
@@ -106,8 +122,6 @@ async def _act_on(event: Any, bot: Bot, intent: Intent) -> None:
 
 def _plain_reply(intent: Intent, *, private: bool) -> Message:
     """The answers for which nobody has to be asked."""
-    if intent.kind == "choose":
-        return which_message(intent.places, intent.question)
     if intent.kind == "abroad":
         return text_message(texts.ABROAD.format(place=intent.data))
     if intent.kind == "smalltalk" and private:
@@ -134,7 +148,8 @@ async def _answer_location(event: Any, bot: Bot) -> None:
     if place is None:
         await bot.reply(event, text_message(texts.OUTSIDE))
     else:
-        await answer_forecast(event, place, bot)
+        question = open_question(await bot.before(event))
+        await answer_forecast(event, place, bot, question=question)
 
 
 # ---- taps

@@ -46,7 +46,7 @@ _SAID: tuple[tuple[str, str], ...] = (
     ("love", r"(?:我)?(?:好|很|最)?(?:愛|喜歡)[你妳您]|love ?(?:you|u)|i love you|<3"),
     (
         "who",
-        r"[你妳您]?(?:是|到底是)(?:誰|什麼|甚麼|哪位|什麼東西)|[你妳您](?:的)?(?:叫|"
+        r"(?:哈囉|你好|您好|嗨|請問)?[你妳您]?(?:是|到底是)(?:誰|什麼|甚麼|哪位|什麼東西)|[你妳您](?:的)?(?:叫|"
         r"名字)(?:什麼|甚麼|是什麼)?(?:名字)?|[你妳您]是(?:真人|機器人|ai|人|bot)|"
         r"who ?are ?(?:you|u)|自我介紹|介紹一下自己",
     ),
@@ -121,6 +121,11 @@ _SAID: tuple[tuple[str, str], ...] = (
     ("food", r".*(?:吃飽|吃飯|吃什麼|早餐|午餐|晚餐|宵夜).*"),
     ("bored", r".*(?:無聊|陪我|聊天|講笑話|說笑話|笑話|唱歌|心情不好|好累|好煩|想睡|失戀).*"),
 )
+_DISTRESS = re.compile(
+    r"(?<![熱冷累悶曬睏餓煩笑][到得])(?<![熱冷累悶曬睏餓笑])想死(?![你妳您我他她])|不想活|活不下去|自殺|自殘"
+    r"|輕生|結束(?:我的|自己的?)?生命|想要?跳樓|割腕|活著(?:好累|沒意思|沒有?意義)|(?<![熱冷累悶曬])死了算了|不如死"
+    r"|kill myself|suicid|want to die"
+)
 _PATTERNS = [
     (name, re.compile(rf"{_ADDRESSED}(?:{pattern}){_ADDRESSED}{_ENDING}"))
     for name, pattern in _SAID
@@ -134,6 +139,11 @@ _SMILES = (
     ("praise", "👏💯🎉✨⭐"),
     ("comfort", "😢😭😞😔😩😫🥺😣😖😤😡🤬😠"),
 )
+
+
+def is_distress(text: str) -> bool:
+    """True: somebody may be in need of help; 熱到想死 is a way to say that it is hot."""
+    return _DISTRESS.search(text) is not None
 
 
 def smalltalk(text: str) -> str | None:

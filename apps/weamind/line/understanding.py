@@ -1,7 +1,7 @@
 """What a text asks for. In a group most texts are for others. Nothing here asks anybody."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from .abroad import abroad, abroad_in
 from .question import PLAIN, Question, find_question, is_about_weather, is_asking
 from .regions import region
 from .setting import read_settings
-from .smalltalk import smalltalk, smalltalk_in
+from .smalltalk import is_distress, smalltalk, smalltalk_in
 
 COMMANDS = {
     "住家": "action=weather&type=home",
@@ -33,6 +33,7 @@ COMMANDS = {
     "說明": "action=other&type=help",
     "help": "action=other&type=help",
     "刪除我的資料": "action=delete",
+    "確定刪除": "action=delete",  # after the question, `resume` takes it for the answer
 }
 """Texts that do what a button does."""
 _SIGNS = " \t\n「」。!?~"
@@ -56,7 +57,7 @@ _AROUND_WORDS = """
 可不可以 最近 這裡 這邊 一下 那邊 那裡 今年 你好 您好 哈囉 嗨 早安 午安 晚安 給我 跟我說 還是 還有
 是不是 什麼時候 何時 幾點 要不要 中秋節 中秋 過年 春節 除夕 連假 端午節 清明節 暑假 寒假
 台鐵 捷運 搭火車 坐火車 接小孩 帶小孩 小孩 去接 到時候 到時 看得到 雲海 螢火蟲
-我住 我搬到 我搬來 搬到 搬來 要爬 去爬 爬
+換成 換 改成 我住 我搬到 我搬來 搬到 搬來 要爬 去爬 爬
 烤肉 野餐 賞櫻 賞楓 賞花 泡湯 玩水 衝浪 浮潛 潛水 釣魚 打球 散步 慢跑 遛狗 拍照 看夜景 看煙火 演唱會
 告訴我 我人 哪邊 哪裡 哪個 哪一個 比較
 那 呢 嗎 結果 所以 不過 然後 啊 喔 欸 誒 又 幹 靠 真的 好像
@@ -67,7 +68,7 @@ get any a an to going gonna this be on ok okay very much so right today's what's
 """
 _AROUND = re.compile(
     "|".join(sorted(_AROUND_WORDS.split(), key=len, reverse=True))
-    + r"|[ㄅ-ㄩ]|[勒咧捏](?=\W*$)"
+    + r"|[ㄅ-ㄩ]|[ぁ-ん]+|[勒咧捏](?=\W*$)"
     + rf"|(?<![a-z'-])(?:{'|'.join(_ENGLISH_AROUND_WORDS.split())})(?![a-z'-])"
 )
 """What people say around a place and a question, beyond what the search leaves out by itself."""
@@ -92,17 +93,23 @@ _OWN = (
 )
 
 
+EACH = "each"
+
+
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """forecast: of `places[0]`. choose: which of `places`. command: what the button `data` does.
+    """forecast: of `places[0]`. forecasts: of all `places`. choose: which of them; with EACH as
+    `data`, all of them were named.
 
-    own: of the home or office that `data` names; empty: of no place. set: `places` as the kind in
-    `data`. smalltalk: of the kind `data`. abroad, unknown: `data` is what was asked for.
-    nothing: it was not meant for us. `question`: what about the weather.
+    command: what the button `data` does. own: of the home or office that `data` names; empty: of no
+    place, then `places` has the last ones, if they are known. set: `places` as the kind in `data`.
+    smalltalk: of the kind `data`. abroad, unknown: `data` is what was asked for. nothing: it was
+    not meant for us. `question`: what about the weather.
     """
 
     kind: Literal[
         "forecast",
+        "forecasts",
         "choose",
         "command",
         "own",
@@ -136,6 +143,8 @@ def understand(
     now = now or datetime.now(TAIPEI)
     if not (private or mentioned):
         return _unaddressed(text, search, now)
+    if is_distress(text):
+        return Intent("smalltalk", data="distress")
     command = COMMANDS.get(text.strip(_SIGNS))
     if command is not None:
         return Intent("command", data=command)
@@ -176,6 +185,8 @@ def _meaning(name: str) -> Intent:
 
 def _asked(said: str, text: str, search: Callable[[str], Search], now: datetime) -> Intent:
     question, rest = find_question(text, now)
+    if question is not None and question.topic == "closure" and not question.also:
+        return Intent("smalltalk", data="closure")
     question_or_card = question or PLAIN
     kind, rest = _own_place(rest)
     left = gist(_AROUND.sub(" ", rest))
@@ -185,6 +196,10 @@ def _asked(said: str, text: str, search: Callable[[str], Search], now: datetime)
         return Intent("abroad", data=place)
     if counties := region(left) or region(rest):
         return Intent("choose", counties, question=question_or_card)
+    several = _several(rest, search)
+    if 1 < len(several) <= _MOST_AT_ONCE and _are_apart(several):
+        kind = "choose" if question is None else "forecasts"
+        return Intent(kind, several, EACH, question_or_card)
     found = _places(text, rest, search, is_asked=question is not None)
     if found.sure:
         return Intent("forecast", found.places[:1], question=question_or_card)
@@ -257,6 +272,16 @@ def _several(text: str, search: Callable[[str], Search]) -> tuple[Place, ...]:
     return ()
 
 
+_MOST_AT_ONCE = 3
+"""Places that one question is answered for; LINE takes five messages in a reply."""
+
+
+def _are_apart(places: Sequence[Place]) -> bool:
+    """False: some have the same name, and one of them is meant: 嘉義."""
+    names = {(each.landmark or each.town or each.county)[:2] for each in places}
+    return len(names) == len(places)
+
+
 def _named(text: str, search: Callable[[str], Search]) -> tuple[Place, ...]:
     """What *text* surely names: one place, or those of that very name: 嘉義. Empty: nothing."""
     plain = _AROUND.sub(" ", text)
@@ -306,6 +331,8 @@ def _unaddressed_clause(text: str, search: Callable[[str], Search], now: datetim
     found = max(
         (search(each) for each in (text, rest, _AROUND.sub(" ", rest))), key=lambda each: each.sure
     )
+    if found.sure and question.topic == "closure" and not question.also:
+        return Intent("smalltalk", data="closure")
     if found.sure:
         return Intent("forecast", found.places[:1], question=question)
     if _share_a_name(found, rest):

@@ -51,7 +51,9 @@ _PARTS = {
 }  # fmt: skip
 """From which hour to which, of the day on which it begins."""
 _ALSO = {
-    "清早": "清晨", "一早": "早上", "早晨": "早上", "早": "早上", "morning": "早上", "午後": "下午",
+    "清早": "清晨", "透早": "清晨", "天光": "清晨", "中晝": "中午", "下晡": "下午", "暗時": "晚上",
+    "暗暝": "晚上", "下昏": "晚上",
+    "一早": "早上", "早晨": "早上", "早": "早上", "morning": "早上", "午後": "下午",
     "afternoon": "下午", "黃昏": "傍晚", "晚間": "晚上", "夜晚": "晚上", "夜裡": "晚上",
     "晚": "晚上", "夜": "晚上", "tonight": "晚上", "evening": "晚上", "night": "晚上",
     "深夜": "半夜", "午夜": "半夜",
@@ -76,14 +78,15 @@ _WEEK_WORDS = re.compile(
     r"|(?:未來|接下來)?(?:這|的)?(?<![週月/\d])[七7]\s*(?:天|日內)(?:內|的)?"
     r"|(?<![a-z])(?:7|seven)[ -]?days?|whole week"
 )
+_LAST_WEEK = re.compile(r"上個?週(?![一二三四五六日末\d]|天(?!氣))|last week")
 _NEXT_WEEK = re.compile(r"下個?週(?![一二三四五六日末\d]|天(?!氣))|next week")
 _NEXT_MONTH = re.compile(r"下下?個?月(?:初|底)?|next month")
-_WEEKEND = re.compile(r"(下個?|這個?|本)?(?:週末|假日)|(next |this )?weekend")
+_WEEKEND = re.compile(r"(下個?|這個?|本|上個?)?(?:週末|假日)|(next |this )?weekend")
 _BOTH = re.compile(r"明後(?:天|兩天)|明天[和跟與、到]後天")
 _TODAY_AND_TOMORROW = re.compile(
     r"今明(?:兩?[天日])?|今天[和跟與、到]明天|這兩天|today and tomorrow"
 )
-_WEEKDAY = re.compile(r"(下下個?|下個?|這個?|本)?週([一二三四五六日1-7]|天(?!氣))(?!\d)")
+_WEEKDAY = re.compile(r"(下下個?|下個?|這個?|本|上個?)?週([一二三四五六日1-7]|天(?!氣))(?!\d)")
 _SATURDAY = re.compile(r"(?<![a-z])(?:next |this |on )?(mon|tues|wednes|thurs|fri|satur|sun)day")
 _NO_WEEKDAY = (
     "二[林水崙重仁]|三[峽重芝灣義星民地仙貂鶯]|四[湖草重四]|五[股結權分峰堵]|"
@@ -95,7 +98,13 @@ _DATE = re.compile(r"(?<!\d)(1[0-2]|0?[1-9])(?:/|月)(3[01]|[12]\d|0?[1-9])(?!\d
 _LAST_DAY = re.compile(r"(3[01]|[12]\d|[1-9])(?![\d點:/月個小天人])[日號号]?")
 """After a date and a dash."""
 _TO = re.compile(r"\s*(?:一?直?到|至|[-~–—])\s*")
-_DAY_OF_MONTH = re.compile(r"(?<![\d月/])(3[01]|[12]\d|[1-9])[號号](?!\S*[路線橋])")
+_DAY_OF_MONTH = re.compile(
+    r"(?<![\d月/一二三四五六七八九十])"
+    r"(3[01]|[12]\d|[1-9]|三十一?|二?十[一二三四五六七八九]?|[一二三四五六七八九])[號号]"
+    r"(?!\s*(?:公路|線|橋|之\d|\d*樓|出口|登機門|月台|碼頭|公園|隧道|倉庫|門市))"
+)
+_ADDRESS = re.compile(r"(?:[路巷弄段道]|(?<!老)街)(?:[\d一二三四五六七八九十之~-]+[巷弄]?)*\s*$")
+"""Before a number: it is that of a house, or of a motorway."""
 _RELATIVE = re.compile(
     "("
     + "|".join(sorted(_DAYS, key=len, reverse=True))
@@ -105,15 +114,23 @@ _PART = re.compile(
     "|".join(sorted([*_PARTS, *(each for each in _ALSO if len(each) > 1)], key=len, reverse=True))
 )
 _CLOCK = re.compile(r"(\d{1,2}|[一二兩三四五六七八九]|十[一二]?)\s*點(半|鐘|整)?|(\d{1,2}):(\d{2})")
+_HOURS_LATER = re.compile(
+    r"(?:再過|過)?\s*(?:(\d{1,2}|[一二兩三四五六七八九十])\s*個?(半)?\s*(?:小時|鐘頭)|半個?(?:小時|鐘頭)"
+    r"|(\d{1,2})\s*分鐘)\s*(?:之|以)?[後后]|in (an|\d{1,2}) hours?"
+)
 _UNTIL = re.compile(rf"{_TO.pattern}({_PART.pattern})?\s*(?=\S)")
 _SHORT_RANGE = re.compile(
     r"(?<![\d/月])(\d{1,2}|[一二兩三四五六七八九]|十[一二]?)\s*[到至~-]"
     r"(?=\s*(?:\d{1,2}|[一二兩三四五六七八九]|十[一二]?)\s*點)"
 )
 """The first hour of 三到五點."""
-_DIGITS = {name: number for number, name in enumerate("零一二三四五六七八九十")} | {
-    "兩": 2, "十一": 11, "十二": 12,
+_DIGITS = {name: number for number, name in enumerate("零一二三四五六七八九")} | {"兩": 2}
+_FROM_JAPANESE = {
+    "明後日": "後天", "来週": "下週", "來週": "下週", "今週": "這週", "先週": "上週",
+    "午前": "上午",
+    **{f"{name}曜日": f"週{day}" for name, day in zip("月火水木金土日", _WEEKDAYS, strict=True)},
 }  # fmt: skip
+_JAPANESE = re.compile("|".join(_FROM_JAPANESE))
 
 
 def find_when(text: str, now: datetime) -> tuple[When | None, str]:
@@ -122,6 +139,9 @@ def find_when(text: str, now: datetime) -> tuple[When | None, str]:
     text = _FEAST.sub(lambda match: _FEASTS[match[0]], text)
     text = _SATURDAY.sub(lambda match: _weekday_of(match[0], match[1]), text)
     text = _SHORT_RANGE.sub(r"\1點到", text)
+    text = _JAPANESE.sub(lambda match: _FROM_JAPANESE[match[0]], text)
+    if match := _HOURS_LATER.search(text):
+        return _in_hours(match, now), _without(text, match)
     for pattern, make in _WHOLE:
         if match := pattern.search(text):
             return make(now), _without(text, match)
@@ -143,11 +163,29 @@ def _soon(now: datetime) -> When:
     return When("接下來 3 小時", now, now + _SOON)
 
 
+def _in_hours(match: re.Match[str], now: datetime) -> When:
+    """The hour in which that is, by its name: what is remembered stays true."""
+    word = match[1] or match[4]
+    hours = 0.5 if word is None else 1 if word == "an" else _number(word)
+    if match[3]:
+        hours = int(match[3]) / 60
+    at = now + (hours + 0.5 * bool(match[2])) * _HOUR
+    days = (at.date() - now.date()).days
+    label = f"{_NAMES.get(days, f'{at.month}/{at.day} ')}{_part_at(at.hour)}{_of_twelve(at.hour)}點"
+    start = at.replace(minute=0, second=0, microsecond=0)
+    return When(label, start, start + _HOUR)
+
+
 def _days(label: str, first: int, count: int) -> Callable[[datetime], When]:
     """*count* days, of which the first is *first* days from today."""
     return lambda now: When(
         label, _midnight(now.date(), now, first), _midnight(now.date(), now, first + count)
     )
+
+
+def _last_week(now: datetime) -> When:
+    monday = now.date() - timedelta(days=7 + now.weekday())
+    return When("上週", _midnight(monday, now), _midnight(monday, now, 7))
 
 
 def _next_week(now: datetime) -> When:
@@ -163,6 +201,7 @@ def _next_month(now: datetime) -> When:
 _WHOLE = (
     (_SOON_WORDS, _soon), (_NOW, _now), (_BOTH, _days("明後天", 1, 2)),
     (_TODAY_AND_TOMORROW, _days("今明兩天", 0, 2)), (_NEXT_WEEK, _next_week),
+    (_LAST_WEEK, _last_week),
     (_NEXT_MONTH, _next_month), (_WEEK_WORDS, _days("未來一週", 0, 7)),
     (_FEW_WORDS, _days("接下來幾天", 0, _FEW_DAYS)),
 )  # fmt: skip
@@ -182,7 +221,7 @@ class _Days:
 def _find_days(text: str, now: datetime) -> tuple[_Days | None, str]:
     """The day that is named first, up to the one that it leads to."""
     today = now.date()
-    found = [(match, make) for pattern, make in _DAY_WORDS if (match := pattern.search(text))]
+    found = [(match, make) for pattern, make in _DAY_WORDS for match in pattern.finditer(text)]
     for match, make in sorted(found, key=lambda each: each[0].start()):
         if first := make(match, today):
             days, end = _until(text, match.end(), first, today)
@@ -224,7 +263,10 @@ def _weekday_of(said: str, name: str) -> str:
 
 
 def _weekend(match: re.Match[str], today: date) -> _Days:
-    is_next = (match[1] or match[2] or "").startswith(("下", "next"))
+    prefix = match[1] or match[2] or ""
+    if prefix.startswith("上"):
+        return _Days("上週末", today - timedelta(days=today.weekday() + 2), 2)
+    is_next = prefix.startswith(("下", "next"))
     saturday = today + timedelta(days=5 - today.weekday() + 7 * is_next)
     label = "下週末" if is_next else "這個週末"
     return _Days(label, max(saturday, today), 2 if saturday >= today else 1)
@@ -233,11 +275,13 @@ def _weekend(match: re.Match[str], today: date) -> _Days:
 def _weekday(match: re.Match[str], today: date) -> _Days:
     prefix, name = match[1] or "", match[2].replace("天", "日")
     number = int(name) - 1 if name.isdecimal() else _WEEKDAYS.index(name)
-    weeks = prefix.count("下")
+    weeks = prefix.count("下") - prefix.count("上")
     day = today + timedelta(days=number - today.weekday() + 7 * weeks)
     if not prefix and day < today:
         day += 7 * _DAY
-    shown = {"下": "下", "這": "這", "本": "這"}.get(prefix[:1], "") + "下" * (weeks - 1)
+    shown = {"上": "上", "下": "下", "這": "這", "本": "這"}.get(prefix[:1], "") + "下" * (
+        weeks - 1
+    )
     return _Days(f"{shown}週{_WEEKDAYS[number]}", day)
 
 
@@ -259,8 +303,10 @@ def _date(match: re.Match[str], today: date) -> _Days | None:
 
 
 def _day_of_month(match: re.Match[str], today: date) -> _Days | None:
+    if _ADDRESS.search(match.string[: match.start()]):
+        return None
     following = (today.year + today.month // 12, today.month % 12 + 1)
-    return _next(int(match[1]), [(today.year, today.month), following], today)
+    return _next(_number(match[1]), [(today.year, today.month), following], today)
 
 
 def _next(day: int, months: list[tuple[int, int]], today: date) -> _Days | None:
@@ -309,7 +355,11 @@ def _is_hour(clock: re.Match[str], *, has_context: bool) -> bool:
 
 
 def _number(word: str) -> int:
-    return int(word) if word.isdecimal() else _DIGITS[word]
+    """15, or 十五."""
+    if word.isdecimal():
+        return int(word)
+    tens, ten, ones = word.rpartition("十")
+    return 10 * _DIGITS.get(tens, 1) * bool(ten) + _DIGITS.get(ones, 0)
 
 
 def _part_of(part: str, days: _Days | None, now: datetime) -> When:

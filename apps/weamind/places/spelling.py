@@ -16,8 +16,8 @@ _ASKING = "氣預報會嗎請問現這週禮還沒麼樣況機濕溫熱傘帶陽
 _SIMPLY_ASKING = "气预报会吗请问现这周礼还没么样况机湿温热伞带阳风诉说帮处几寻点讯个画时从体询当状"
 """The characters of what is asked, traditional and simplified, in the same order."""
 _TRADITIONAL = str.maketrans(
-    f"{_SIMPLY_ASKING}线质凉冻适后觉该",
-    f"{_ASKING}線質涼凍適後覺該",
+    f"{_SIMPLY_ASKING}线质凉冻适后觉该気晩",
+    f"{_ASKING}線質涼凍適後覺該氣晚",
 )
 
 # Traditional above, simplified below: the characters of all names, then those said around them.

@@ -8,13 +8,13 @@ none, for hours, and whoever shows it says how old it is.
 import asyncio
 import logging
 from dataclasses import replace
-from time import monotonic
 
 from dibs import AsyncDibs, Unavailable
 
 from ..places.place import Place
 from .forecast import Forecast
 from .hazards import Hazards
+from .pause import Pause
 from .provider import Provider, Reason, WeatherUnavailable
 
 FRESH_KEY = "weather:{provider}:v2:{place.code}"
@@ -23,7 +23,6 @@ _LOAD_TIMEOUT = 5.0
 """More than any provider's deadline: theirs says what went wrong, this one only ends it."""
 _LOCK_TTL = 1.5
 """Short, so that who takes over from a process that died can still answer in time."""
-_REST = 60.0
 _log = logging.getLogger(__name__)
 
 
@@ -53,7 +52,7 @@ class Forecasts:
         self._provider = provider
         self._hazards = hazards
         self._wait = wait
-        self._limited_until = 0.0
+        self._pause = Pause(dibs, provider.name)
         self._ttl = provider.fresh_for if ttl is None else ttl
         self._fresh = dibs.cached(
             FRESH_KEY.replace("{provider}", provider.name),
@@ -102,12 +101,12 @@ class Forecasts:
         return await self._last(place, failure)
 
     async def _load(self, place: Place) -> Forecast:
-        self._respect_the_limit()
+        await self._pause.check()
         try:
             forecast = await self._provider.fetch(place)
         except WeatherUnavailable as error:
             _log.warning("%s", error)  # also where nobody waits for it: an old one was served
-            self._note_a_limit(error)
+            await self._pause.begin(error)
             raise
         await self._last.refresh(place, forecast)
         return forecast
@@ -118,16 +117,5 @@ class Forecasts:
             raise found
         return found
 
-    def _note_a_limit(self, error: WeatherUnavailable) -> None:
-        if error.reason is Reason.RATE_LIMITED:
-            rest = _REST if error.retry_after is None else error.retry_after
-            self._limited_until = monotonic() + rest
-
-    def _respect_the_limit(self) -> None:
-        """WeatherUnavailable: the provider asked us, about whatever place, to leave it alone."""
-        left = self._limited_until - monotonic()
-        if left > 0:
-            raise self._failure(Reason.RATE_LIMITED, retry_after=left)
-
-    def _failure(self, reason: Reason, *, retry_after: float | None = None) -> WeatherUnavailable:
-        return WeatherUnavailable(self._provider.name, reason, retry_after=retry_after)
+    def _failure(self, reason: Reason) -> WeatherUnavailable:
+        return WeatherUnavailable(self._provider.name, reason)

@@ -17,6 +17,7 @@ from .cwa import BASE_URL, DATASTORE, checked_key, tls_context
 from .cwa_answers import NAME, spelt
 from .download import DEADLINE, Downloads
 from .forecast import Hazard
+from .pause import Pause
 from .provider import Reason, WeatherUnavailable
 from .values import field, nodes, taiwan_time
 
@@ -55,6 +56,7 @@ class Hazards:
         self._wait = wait
         tls = tls_context(strict=strict_tls)
         self._downloads = Downloads(NAME, base_url, deadline=deadline, tls=tls)
+        self._pause = Pause(dibs, NAME)
         self._bulletin = dibs.cached(
             KEY, ttl=_FRESH, stale=_STALE, negative_ttl=_REST, on_outage="open", type=Bulletin
         )(self._load)
@@ -78,12 +80,14 @@ class Hazards:
         await self._downloads.aclose()
 
     async def _load(self) -> Bulletin:
+        await self._pause.check()
         try:
             path = f"{DATASTORE}/{_DATASET}"
             body = await self._downloads.json(path, {"format": "JSON"}, key=self._key)
             return read_bulletin(body)
         except WeatherUnavailable as error:
             _log.warning("no official warnings: %s", error)
+            await self._pause.begin(error)
             raise
 
 

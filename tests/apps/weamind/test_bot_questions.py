@@ -71,6 +71,22 @@ def spell(words: str, now: datetime = NOW) -> str | None:
         ("11/20", "11/20 20.00-21.00"), ("11月20日", "11/20 20.00-21.00"),
         ("25號", "11/25 25.00-26.00"), ("10號", "12/10 10.00-11.00"),
         ("跨年", "12/31 晚上 31.18-01.00"),
+        ("二十號", "11/20 20.00-21.00"), ("二十五號", "11/25 25.00-26.00"),
+        ("25號板橋", "11/25 25.00-26.00"), ("埔里25號", "11/25 25.00-26.00"),
+        ("淡水老街25號", "11/25 25.00-26.00"), ("25號3點", "11/25 下午3點 25.15-25.16"),
+        ("20號出門", "11/20 20.00-21.00"), ("20號之後", "11/20 20.00-21.00"),
+        ("信義路五段7號", None), ("市府路1號", None), ("民權路二段30號", None), ("7號出口", None),
+        ("建國二路28號3樓", None), ("一段12巷5弄8號", None), ("中山路1-3號", None),
+        ("國道三號", None), ("民生路二十號", None), ("信義路五段7號 25號", "11/25 25.00-26.00"),
+        ("一小時後", "今天下午3點 18.15-18.16"), ("兩個鐘頭後", "今天下午4點 18.16-18.17"),
+        ("半小時後", "今天下午2點 18.14-18.15"), ("一個半小時後", "今天下午3點 18.15-18.16"),
+        ("30分鐘後", "今天下午2點 18.14-18.15"), ("12小時後", "明天凌晨2點 19.02-19.03"),
+        ("99小時後", "11/22 下午5點 22.17-22.18"), ("in 2 hours", "今天下午4點 18.16-18.17"),
+        ("透早", "明天清晨 19.05-19.08"), ("暗時", "今晚 18.18-19.00"),
+        ("下晡", "今天下午 18.12-18.18"), ("上週", "上週 09.00-16.00"),
+        ("上週三", "上週三 11.00-12.00"), ("上週末", "上週末 14.00-16.00"),
+        ("明後日", "後天 20.00-21.00"), ("来週", "下週 23.00-30.00"),
+        ("土曜日", "週六 21.00-22.00"),
         ("明天下午三點", "明天下午3點 19.15-19.16"), ("明天3點", "明天下午3點 19.15-19.16"),
         ("8點", "明天早上8點 19.08-19.09"), ("晚上八點半", "今天晚上8點 18.20-18.21"),
         ("20:30", "今天晚上8點 18.20-18.21"), ("明天早上8點", "明天早上8點 19.08-19.09"),
@@ -190,6 +206,20 @@ def said(words: str, forecast: Forecast) -> str | None:
         ("明天要開冷氣嗎", "明天臺中市 ☀️ 晴朗，20~28°，有點熱。"),
         ("明天會飄雨嗎", "明天臺中市 ☀️ 晴朗，降雨機率 10%，不用帶傘。"),
         ("下週五天氣", "下週五臺中市的預報還沒有出來，目前只到 11/24（週二）。"),
+        (
+            "下週天氣",
+            "下週目前只有 11/23（週一）到 11/24（週二）的預報："
+            "臺中市 ☀️ 晴朗，20~28°，降雨機率 10%，不用帶傘。",
+        ),
+        (
+            "明天會下雨嗎 要穿外套嗎",
+            "明天臺中市 ☀️ 晴朗，降雨機率 10%，不用帶傘，20~28°，穿件薄外套就好。",
+        ),
+        (
+            "明天會冷嗎 紫外線強嗎",
+            "明天臺中市 ☀️ 晴朗，20~28°，降雨機率 10%，不用帶傘，不會冷，"
+            "穿件薄外套就好。紫外線只有今天的資料。",
+        ),
         ("昨天有下雨嗎", "昨天已經過了，以下是臺中市接下來的預報。"),
         ("紫外線", "目前沒有臺中市的紫外線資料，以下是天氣預報。"),
         ("空氣品質", "目前沒有臺中市的空氣品質資料，以下是天氣預報。"),
@@ -229,6 +259,41 @@ def test_what_nobody_knows(words: str) -> None:
     for forecast in (empty, Forecast("66000", "臺中市", NOW, None, (), (), "x", Attribution("x"))):
         line = said(words, forecast)
         assert line and "None" not in line and "°" not in line and "機率" not in line
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "says"),
+    [(0, 6, "非常冷"), (8, 15, "保暖"), (20, 28, "適合出門"), (28, 37, "太熱")],
+)
+def test_an_outing_in_the_cold_and_in_the_heat(low: float, high: float, says: str) -> None:
+    """A dry day at 0° is no day to go out just so."""
+    line = said("明天適合爬山嗎", made(10, low, high, SUNNY))
+    assert (
+        line is not None and says in line and line.endswith("，適合出門。") == (says == "適合出門")
+    )
+
+
+def test_waves_and_closed_schools_have_their_own_pages() -> None:
+    """A link has nothing behind it that would break it."""
+    for words, page in [("浪高", "ocean.cwa.gov.tw/"), ("停班停課", "nds.html")]:
+        line = said(words, made(10, 20, 28, SUNNY))
+        assert line is not None and line.endswith(page)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("我好難過想死", True), ("不想活了", True), ("在台北好想死", True), ("我想自殺", True),
+        ("熱到想死", False), ("累得想死", False), ("想死你了", False), ("熱死了", False),
+        ("笑死", False), ("冷死了算了", False), ("板橋", False),
+    ],
+)  # fmt: skip
+def test_who_wants_to_die(words: str, expected: bool) -> None:
+    """And who only says that it is hot."""
+    intent = understand(words, private=True, mentioned=False, search=search)
+    assert (intent.data == "distress") is expected
+    if expected:
+        assert "1925" in texts.SMALLTALK["distress"]
 
 
 def test_a_typhoon_warning_comes_first() -> None:
@@ -306,7 +371,8 @@ async def test_a_home_that_is_written(run_bot: RunBot) -> None:
         assert "新北市板橋區" in line["text"] and card["type"] == "flex"
         which = Talk(bot, bot.line.somebody())
         asked = await which.say("公司設為信義區")
-        assert asked["text"] == texts.WHICH_TO_SET.format(kind="公司")
+        assert asked["text"].startswith(texts.WHICH_TO_SET.format(kind="公司"))
+        assert "\n1. 臺北市信義區\n2. 基隆市信義區" in asked["text"]
         done = await which.tap(data_of(asked, "臺北市信義區"))
         assert "公司設為 臺北市信義區" in done["text"]
 

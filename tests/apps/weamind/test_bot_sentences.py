@@ -17,6 +17,7 @@ from .test_bot_handlers import labels, mentioning
 pytestmark = pytest.mark.only_on("linux", "darwin")
 RECORDED = Path(__file__).parent / "recorded"
 ENOUGH = 0.95
+TURN = "｜"
 LISTS = sorted(each.name for each in RECORDED.glob("sentences*.tsv"))
 
 
@@ -49,15 +50,29 @@ async def write(bot: RunningBot, sentence: Sentence) -> list[dict[str, Any]]:
         await bot.replies(seen := 2, source=person)
     elif sentence.where in ("group", "mention"):
         source = Source.group(new_id("group"), person.chat_id)
+    *before, last = sentence.words.split(TURN)
+    seen = await talk(bot, person, before, seen)
     is_mention = sentence.where == "mention"
-    draft = (
-        mentioning(f"@WeaMind {sentence.words}".strip())
-        if is_mention
-        else events.text(sentence.words)
-    )
+    draft = mentioning(f"@WeaMind {last}".strip()) if is_mention else events.text(last)
     await bot.line.send(draft, source=source)
     await bot.settled()
     return bot.line.chat(source).sent[seen:]
+
+
+async def talk(bot: RunningBot, person: Source, turns: list[str], seen: int) -> int:
+    """Say *turns*, one after the other; how many messages there are then."""
+    for words in turns:
+        await bot.line.say(words, source=person)
+        await bot.settled()
+        assert len(bot.line.chat(person).sent) > seen
+        seen = len(bot.line.chat(person).sent)
+    return seen
+
+
+SHAPES = {
+    "silence": [], "card": ["flex"], "answer": ["text", "flex"], "both": ["text", "flex", "flex"],
+    "three": ["text", "flex", "flex", "flex"],
+}  # fmt: skip
 
 
 def miss(sentence: Sentence, sent: list[dict[str, Any]]) -> str | None:
@@ -65,7 +80,7 @@ def miss(sentence: Sentence, sent: list[dict[str, Any]]) -> str | None:
     kind, *names = sentence.gets.split()
     text = sent[0].get("text", "") if sent else ""
     shape = ["flex" if is_forecast(each) else "text" for each in sent]
-    expected = {"silence": [], "card": ["flex"], "answer": ["text", "flex"]}.get(kind, ["text"])
+    expected = SHAPES.get(kind, ["text"])
     if shape != expected:
         return f"{shape or 'nothing'} {text!r}"
     for word in sentence.says.split():
@@ -77,12 +92,14 @@ def miss(sentence: Sentence, sent: list[dict[str, Any]]) -> str | None:
 def _miss_of_place(
     kind: str, names: list[str], sent: list[dict[str, Any]], text: str
 ) -> str | None:
-    if kind in ("card", "answer"):
-        shown = json.dumps(sent[-1]["contents"], ensure_ascii=False)
-        if not any(each in shown for each in names[0].split("/")):
-            return f"another place: {sent[-1]['altText'][:40]!r}"
+    if kind in ("card", "answer") and not _shows(sent[-1], names[0]):
+        return f"another place: {sent[-1]['altText'][:40]!r}"
     if kind == "answer" and not sent[-1]["altText"].startswith(text):
         return f"another altText: {sent[-1]['altText'][:40]!r}"
+    if kind in ("both", "three") and not all(map(_shows, sent[1:], names)):
+        return f"other places: {[each['altText'][:40] for each in sent[1:]]}"
+    if kind == "link" and "quickReply" in sent[0]:
+        return f"offered {labels(sent[0])}"
     if kind == "which" and not set(names) <= set(labels(sent[0])):
         return f"offered {labels(sent[0])}"
     if kind == "where" and not labels(sent[0]):
@@ -90,6 +107,11 @@ def _miss_of_place(
     if kind == "set" and ("✅" not in text or names[1] not in text):
         return f"not set: {text!r}"
     return None
+
+
+def _shows(card: dict[str, Any], names: str) -> bool:
+    shown = json.dumps(card["contents"], ensure_ascii=False)
+    return any(each in shown for each in names.split("/"))
 
 
 @pytest.mark.parametrize("name", LISTS)

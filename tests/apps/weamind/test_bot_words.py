@@ -47,7 +47,7 @@ async def test_a_place_that_is_only_guessed(run_bot: RunBot) -> None:
     """One that may be meant is asked about as one, and not as several."""
     async with run_bot() as bot:
         me = Talk(bot)
-        for words, name in [("板橋車站", "新北市板橋區"), ("桃園國際機場", "桃園市")]:
+        for words, name in [("永和車站", "新北市永和區"), ("桃園國際機場", "桃園市")]:
             asked = await me.say(words)
             assert asked["text"] == texts.THIS_PLACE.format(place=name) == f"您是說{name}嗎？"
             assert labels(asked) == [name]

@@ -14,7 +14,8 @@ from apps.weamind.places.search import search
 from apps.weamind.places.spelling import fold
 
 ALL = landmarks()
-SHARED = ("鯉魚潭", "白沙灣", "動物園", "雪霸", "雪霸國家公園", "玉山國家公園")
+SHARED = ("鯉魚潭", "白沙灣", "動物園", "雪霸", "雪霸國家公園", "玉山國家公園", "長庚",
+          "長庚醫院", "榮總")  # fmt: skip
 OFF_THE_MAP = {"彭佳嶼", "棉花嶼", "花瓶嶼", "東沙島", "太平島"}
 
 

@@ -238,6 +238,31 @@ async def test_asked_too_often(valkey: Server) -> None:
     assert len(upstream.asked) == 1
 
 
+async def test_asked_too_often_by_another_process(valkey: Server) -> None:
+    """Who has not asked yet leaves the service alone as well, and says for how long."""
+    async with Upstream(saying(b"", 429, retry_after="300")) as upstream:
+        async with bot(valkey.url, upstream) as one, bot(valkey.url, upstream) as other:
+            assert (await failure(one.get)).reason is Reason.RATE_LIMITED
+            refused = await failure(other.get, DAAN)
+            assert refused.reason is Reason.RATE_LIMITED
+            assert refused.retry_after is not None and 200 < refused.retry_after <= 300
+        async with bot(valkey.url, upstream) as later:  # the process that was refused is gone
+            banqiao = Place("65000010", "新北市", "板橋區", 25.0118, 121.4579)
+            assert (await failure(later.get, banqiao)).reason is Reason.RATE_LIMITED
+    assert len(upstream.asked) == 1
+    assert 200 < valkey.client().ttl("weather:open-meteo:pause") <= 300
+
+
+async def test_asked_too_often_without_a_store(valkey: Server, proxy: FaultProxy) -> None:
+    """Then each process knows of its own pause."""
+    async with Upstream(saying(b"", 429, retry_after="300")) as upstream:
+        async with bot(proxy.url, upstream) as one:
+            proxy.refuse()
+            assert (await failure(one.get)).reason is Reason.RATE_LIMITED
+            assert (await failure(one.get, DAAN)).reason is Reason.RATE_LIMITED
+    assert len(upstream.asked) == 1
+
+
 @pytest.mark.parametrize(
     "foreign", [b"", b"1", b"dibs1 json 00000000 1.0 0.1\n{}", b"\xff\xfe", b"{}"]
 )

@@ -69,12 +69,13 @@ test: lint ## check, and every test; ARGS="-k lease" goes to pytest
 all-tests: pytest
 	@$(MAKE) --no-print-directory some-conditions
 
-check: lint types ## lint, format, types, and whether the generated half is up to date
+check: lint types ## lint, format, types, whether the generated half is up to date and the documentation short
 
 lint: setup
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet || { echo "not formatted: run $(BIN)/ruff format"; exit 1; }
 	@$(BIN)/python tools/unasync.py --check
+	@$(BIN)/python tools/count_words.py --check
 
 types: setup
 	@$(BIN)/pyright --project .
@@ -171,7 +172,7 @@ bench: ## the benchmarks, with the other libraries, in .venv-bench
 benchmarks: setup
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-verdicts: ## what the torture suite says about other middlewares, anew in docs/torture.md
+verdicts: ## what the torture suite says about other middlewares, in packages/dibs-torture/MANUAL.md
 	@$(MAKE) --no-print-directory setup VENV=.venv-bench PINS=requirements/bench.txt
 	@.venv-bench/bin/python tools/write_verdicts.py
 
@@ -194,8 +195,7 @@ release: ## dist, then all of it to the registry; needs PROJECT_URL
 generate: setup ## write the sync half from the async half
 	@$(BIN)/python tools/unasync.py
 
-drawing: setup ## which module imports which, and the figures of the code, anew in ARCHITECTURE.md
-	@$(BIN)/python tools/measure_code.py
+drawing: setup ## docs/internals/modules.md: every module, and which imports which
 	@$(BIN)/python tools/draw_imports.py
 
 dashboard: setup ## the Grafana dashboard, from the names of the metrics

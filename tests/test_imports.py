@@ -1,10 +1,10 @@
-"""Imports go one way, also those for type checkers; the drawing in ARCHITECTURE.md shows them."""
+"""Imports go one way, also those for type checkers; docs/internals/modules.md shows them."""
 
 from pathlib import Path
 
 import pytest
 
-from tools import draw_imports, measure_code
+from tools import draw_imports
 from tools.draw_imports import INTERFACES, LAYERS, MAY_IMPORT, PUBLIC, Imports
 
 ROOT = Path(__file__).parents[1]
@@ -108,13 +108,3 @@ def test_a_line_of_the_drawing_imports_only_from_lines_below() -> None:
     lines = draw_imports.drawing({a: {b}, b: {c}, c: {b, d}, d: set()}).splitlines()
     start = lines.index("dibs._core")
     assert [line.split() for line in lines[start + 1 : start + 4]] == [["a"], ["b", "c"], ["d"]]
-
-
-def test_the_figures_are_about_those_of_the_code() -> None:
-    """Written by `make drawing`; a change of a tenth needs new ones."""
-    what = "lines written by hand, without `testing`"
-    page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-    written, now = measure_code.last_column(page), measure_code.measured(ROOT)
-    assert written.keys() == now.keys()
-    lines = [int(figures[what].replace(" ", "")) for figures in (written, now)]
-    assert 0.9 < lines[0] / lines[1] < 1.1, "make drawing"

@@ -1,4 +1,4 @@
-"""Draw which module imports which, between two marks in ARCHITECTURE.md: `make drawing`.
+"""Write docs/internals/modules.md: `make drawing`. What each module is, and which imports which.
 
 Every import counts: those inside of functions and those for type checkers as well. What may import
 what is declared here, in `LAYERS` and `MAY_IMPORT`; `problems` names every import that goes another
@@ -11,8 +11,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-PAGE = "ARCHITECTURE.md"
-BEGIN, END = "<!-- drawing: make drawing -->", "<!-- end of the drawing -->"
+PAGE = "docs/internals/modules.md"
+HEAD = """# Modules and imports
+
+**TL;DR:** written by `make drawing`: what each module is, and which package imports which.
+
+[Architecture](../../ARCHITECTURE.md) explains the layers.
+"""
+IMPORTS = """## Imports
+
+An arrow has the number of pairs of modules; arrows to the lowest layer are left out. Below, the
+modules of each package: a line imports only from the lines below it.
+"""
 PACKAGES = ("dibs", "apps", "dibs_torture", "local_line")
 
 Imports = dict[str, set[str]]
@@ -127,8 +137,7 @@ def main(arguments: list[str]) -> int:
     if "--check" in arguments:
         wrong += [] if is_fresh(root) else [f"{PAGE}: the drawing is old: make drawing"]
     else:
-        page = root / PAGE
-        page.write_text(with_drawing(page.read_text("utf-8"), read_imports(root)), "utf-8")
+        (root / PAGE).write_text(page(root), "utf-8")
     print(*wrong, sep="\n", end="\n" if wrong else "")
     return 1 if wrong else 0
 
@@ -262,18 +271,34 @@ def _reached(module: str, imports: Imports) -> set[str]:
 
 
 def is_fresh(root: Path) -> bool:
-    """Whether the page shows the imports as they are."""
-    page = (root / PAGE).read_text("utf-8")
-    return with_drawing(page, read_imports(root)) == page
+    """Whether the page shows modules and imports as they are."""
+    return (root / PAGE).read_text("utf-8") == page(root)
 
 
-def with_drawing(page: str, imports: Imports) -> str:
-    """The page with a new drawing between the marks. ValueError: it has no marks."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{PAGE} has no place for the drawing: {BEGIN} … {END}")
-    return f"{before}{BEGIN}\n\n{drawing(imports)}\n\n{END}{after}"
+def page(root: Path) -> str:
+    """The whole page."""
+    parts = [HEAD, "## Modules\n", *modules(root / "src/dibs"), IMPORTS]
+    return "\n".join([*parts, drawing(read_imports(root)), ""])
+
+
+def modules(package: Path) -> Iterator[str]:
+    """A list for each folder of *package*; the generated half is as the other one."""
+    files = [file for file in package.rglob("*") if file.suffix in (".py", ".lua")]
+    folders = sorted({file.parent for file in files if "_sync" not in file.parts})
+    for folder in folders:
+        yield f"**{folder.relative_to(package.parent)}/**\n"
+        mine = sorted(file for file in files if file.parent == folder)
+        yield from (f"- `{file.name}`: {_first_line(file)}" for file in mine if _first_line(file))
+        yield ""
+
+
+def _first_line(file: Path) -> str:
+    """What a module says about itself; nothing if it is empty."""
+    text = file.read_text("utf-8")
+    if file.suffix == ".lua":
+        return text.partition("\n")[0].partition(": ")[2]
+    lines = (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")[0].splitlines()
+    return " ".join(lines)
 
 
 def drawing(imports: Imports) -> str:

@@ -1,7 +1,6 @@
-"""Measure the library beside another version of it, between two marks in ARCHITECTURE.md.
+"""Measure the library, and another version of it: modules, lines, classes, functions.
 
-`make drawing` measures what is there and keeps the column of the version before;
-`python tools/measure_code.py --before ../before` measures that one, too.
+`python tools/measure_code.py --before ../before` prints both side by side.
 """
 
 import ast
@@ -9,8 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-PAGE = "ARCHITECTURE.md"
-BEGIN, END = "<!-- figures: make drawing -->", "<!-- end of the figures -->"
 GENERATED, FOR_TESTS = "_sync", "testing"
 
 Figures = dict[str, str]
@@ -19,12 +16,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def main(arguments: list[str]) -> int:
-    """Write the table. `--before PATH`: measure that checkout for the first column."""
-    root = Path(__file__).parents[1]
-    page = root / PAGE
-    text = page.read_text("utf-8")
-    before = measured(Path(arguments[1])) if arguments[:1] == ["--before"] else _first_column(text)
-    page.write_text(with_table(text, before, measured(root)), "utf-8")
+    """Print the table. `--before PATH`: with the figures of that checkout beside it."""
+    before = measured(Path(arguments[1])) if arguments[:1] == ["--before"] else {}
+    print(table(before, measured(Path(__file__).parents[1])))
     return 0
 
 
@@ -97,34 +91,13 @@ def _spread(lengths: list[int]) -> str:
     return f"{middle}, {most}, {lengths[-1]}"
 
 
-# ---- writing
+# ---- printing
 
 
-def with_table(page: str, before: Figures, now: Figures) -> str:
-    """The page with a new table between the marks. ValueError: it has no marks."""
-    head, begin, rest = page.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{PAGE} has no place for the figures: {BEGIN} … {END}")
+def table(before: Figures, now: Figures) -> str:
+    """Both versions side by side."""
     rows = [f"| {what} | {before.get(what, '')} | {figure} |" for what, figure in now.items()]
-    table = "\n".join(["| | before | now |", "|---|---|---|", *rows])
-    return f"{head}{BEGIN}\n\n{table}\n\n{END}{tail}"
-
-
-def _first_column(page: str) -> Figures:
-    return {cells[0]: cells[1] for cells in _rows(page)}
-
-
-def last_column(page: str) -> Figures:
-    """The figures of this version, as the page has them."""
-    return {cells[0]: cells[2] for cells in _rows(page)}
-
-
-def _rows(page: str) -> Iterator[list[str]]:
-    table = page.partition(BEGIN)[2].partition(END)[0]
-    lines = [line for line in table.splitlines() if line.startswith("|")]
-    for line in lines[2:]:  # the first two are the head
-        yield [cell.strip() for cell in line.strip("|").split("|")]
+    return "\n".join(["| | before | now |", "|---|---|---|", *rows])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Write the verdicts about other middlewares into docs/torture.md: `make verdicts`.
+"""Write the verdicts about other middlewares into packages/dibs-torture/MANUAL.md: `make verdicts`.
 
 They are tried as `python -m dibs_torture` tries them; the table stands between two marks.
 """
@@ -16,7 +16,7 @@ from dibs_torture.__main__ import main
 
 from dibs.testing import Server
 
-PAGE = Path(__file__).parents[1] / "docs/torture.md"
+PAGE = Path(__file__).parents[1] / "packages/dibs-torture/MANUAL.md"
 PEERS = ("idemkit", "asgi-idempotency-header")
 MARKED = re.compile(r"(<!-- verdicts: begin -->\n).*?(<!-- verdicts: end -->)", re.DOTALL)
 
@@ -53,4 +53,4 @@ def written(page: str, table: str, about: str) -> str:
 if __name__ == "__main__":
     text = written(PAGE.read_text("utf-8"), verdicts(), versions())
     PAGE.write_text(text, "utf-8")
-    sys.stdout.write("docs/torture.md has the new table\n")
+    sys.stdout.write("packages/dibs-torture/MANUAL.md has the new table\n")

@@ -5,7 +5,7 @@
     bot = SynchronousBot(secret=…, access_token=…, users=users, forecast=…)
     bot.handler.handle(body, signature)     # in a thread, after LINE has had its 200
 
-docs/weamind.md has a whole program around it. `WebhookHandler` calls plain functions, one event
+OPERATING.md has a whole program around it. `WebhookHandler` calls plain functions, one event
 after the other. It needs line-bot-sdk, which the bot itself does not: `main.py` is the bot to run.
 """
 

@@ -101,30 +101,29 @@
 
   // ---- the menu and the contents, where a narrow screen hides them: Furo has labels for a mouse
 
-  const makeButton = (label, name, toggle) => {
-    label.tabIndex = 0;
-    label.setAttribute("role", "button");
-    label.setAttribute("aria-label", name);
-    label.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" && event.key !== " ") return;
-      event.preventDefault();
-      toggle();
-    });
+  const makeButton = (label, name) => {
+    const button = document.createElement("button");
+    Object.assign(button, { type: "button", className: `${label.className} drawer-button` });
+    button.setAttribute("aria-label", name);
+    button.append(...label.childNodes);
+    label.replaceWith(button);
+    return button;
   };
 
   const makeDrawer = (name, box, drawer, labels) => {
-    const button = () => labels.find((label) => label.checkVisibility());
+    const buttons = labels.map((label) => makeButton(label, name));
+    const shown = () => buttons.find((button) => button.checkVisibility());
     // What is out of sight is not reached with Tab.
     const draw = () => {
-      drawer.inert = button() !== undefined && !box.checked;
-      for (const label of labels) label.setAttribute("aria-expanded", String(box.checked));
+      drawer.inert = shown() !== undefined && !box.checked;
+      for (const button of buttons) button.setAttribute("aria-expanded", String(box.checked));
     };
     const turn = (isOpen) => {
       box.checked = isOpen;
       draw();
-      (isOpen ? drawer.querySelector("a, input") : button())?.focus();
+      (isOpen ? drawer.querySelector("a, input") : shown())?.focus();
     };
-    for (const label of labels) makeButton(label, name, () => turn(!box.checked));
+    for (const button of buttons) button.addEventListener("click", () => turn(!box.checked));
     box.addEventListener("change", draw);
     window.addEventListener("resize", draw);
     document.addEventListener("keydown", (event) => {

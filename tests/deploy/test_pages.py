@@ -18,7 +18,7 @@ pytestmark = pytest.mark.only_on("linux", "darwin")
 
 
 PAGES = [
-    ROOT / "docs/weamind.md",
+    ROOT / "apps/weamind/OPERATING.md",
     DEPLOY / "README.md",
     DEPLOY / "compose.yml",
     DEPLOY / "Dockerfile",

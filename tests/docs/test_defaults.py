@@ -64,7 +64,7 @@ def options_of(verb: Any) -> dict[str, Any]:
 
 
 TABLES: list[tuple[str, Any]] = [
-    ("Options of the verbs", Dibs.hold), ("Options of the verbs", Dibs.exclusive),
+    ("Options of hold", Dibs.hold), ("Options of hold", Dibs.exclusive),
     ("Options of `claim` and `once`", Dibs.claim), ("Options of `claim` and `once`", Dibs.once),
     ("Options of `leader`", Dibs.leader),
     ("Options of `scheduled` and `scheduler`", Dibs.scheduled),
@@ -140,7 +140,7 @@ def test_every_metric_of_opentelemetry_has_a_row() -> None:
     """Those of Prometheus are compared beside their alerts."""
     metrics = Metrics()
     exported = {f"dibs.{each}.duration" for each in metrics.listener._histograms}
-    table = section(text_of("tracing.md"), "Metrics")
+    table = text_of("logs-and-traces.md").partition("| metric | unit |")[2]
     listed = set(re.findall(r"^\| `(dibs\.[\w.]+)`", table, re.MULTILINE))
     assert listed == exported | {"dibs.events", "dibs.claim.open"}
 

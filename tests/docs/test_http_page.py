@@ -1,4 +1,4 @@
-"""The page about HTTP is true to the code: options, defaults, statuses, headers."""
+"""The reference of HTTP is true to the code: options, defaults, statuses, headers."""
 
 import dataclasses
 import re
@@ -10,7 +10,9 @@ from dibs._http import problems
 from dibs._http.options import GuardOptions
 from dibs._http.policy import Policy
 
-PAGE = (Path(__file__).parents[2] / "docs" / "http.md").read_text("utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "reference/http.md").read_text("utf-8")
+DJANGO = (DOCS / "frameworks/django.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("option", dataclasses.fields(Policy), ids=lambda option: option.name)
@@ -32,7 +34,7 @@ def test_every_option_of_an_application_is_explained(option: "dataclasses.Field[
     """Those that every `install` and every middleware takes, and their Django settings."""
     assert re.search(rf"`{option.name}=(True)?`", PAGE), option.name
     if option.name != "secret":  # Django has SECRET_KEY
-        assert f"`DIBS_{option.name.upper()}`" in PAGE
+        assert f"`DIBS_{option.name.upper()}`" in DJANGO
 
 
 def test_every_refusal_has_a_row() -> None:

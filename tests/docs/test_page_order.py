@@ -18,7 +18,7 @@ from tests.docs.test_docs import DOCS, Example, examples
 
 ROOT = Path(__file__).parents[2]
 TAB = re.compile(r"^\*\*(Threads|asyncio)\*\*\n+```python\n", re.MULTILINE)
-PASTED = ["quickstart.md", "which.md", "once.md", "cached.md"]
+PASTED = ["quickstart.md", "hold.md", "once.md", "cached.md"]
 
 
 def of_one_kind(page: Path, kind: str) -> list[Example]:

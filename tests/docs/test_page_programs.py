@@ -18,6 +18,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -30,6 +31,7 @@ from tools import run_migrations
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+LOCAL_LINE = "../packages/local-line/MANUAL.md"
 FILE = re.compile(r"^```python(?: no-run)?\n# (?P<name>\w+\.py)(?P<rest>.*?)^```$", re.M | re.S)
 
 
@@ -85,16 +87,16 @@ def test_the_django_project_does_what_its_table_says(valkey: Server, tmp_path: P
 NIGHTLY = """
 import os, sys
 os.environ["DJANGO_SETTINGS_MODULE"] = "settings"
-import schedules                                        # sets Django up, and needs the extra cron
+import django
+django.setup()
 from django.core.management import call_command
 call_command("nightly", "--day", "2026-11-15")
 call_command("nightly", "--day", "2026-11-15")
-schedules.dibs.close()
 """
 
 
 def test_the_nightly_command_for_django_runs_once(valkey: Server, tmp_path: Path) -> None:
-    """Started on two machines, it does its work on one; the module for the scheduler imports."""
+    """Started on two machines, it does its work on one."""
     write_files("frameworks/django.md", tmp_path, valkey.url)
     page = (DOCS / "frameworks/django.md").read_text("utf-8")
     [command] = re.findall(
@@ -111,17 +113,31 @@ def test_the_nightly_command_for_django_runs_once(valkey: Server, tmp_path: Path
     assert said == ["the totals of 2026-11-15 are written", "done on another machine"]
 
 
+FORK = """
+import os
+from dibs import Dibs
+
+dibs = Dibs("{url}")
+lease = dibs.try_hold("parent", ttl=60)
+child = os.fork()
+if child == 0:
+    taken, free = dibs.try_hold("parent", ttl=60), dibs.try_hold("child", ttl=60)
+    os._exit(0 if lease.lost and taken is None and free is not None else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert lease.release()
+"""
+
+
 @pytest.mark.only_on("linux", "darwin")
 def test_a_child_has_none_of_its_parents_leases(valkey: Server, tmp_path: Path) -> None:
-    """The program about fork asserts it itself."""
-    write_files("production/workers.md", tmp_path, valkey.url)
-    run_in(tmp_path, (tmp_path / "fork.py").read_text("utf-8"))
+    """As the page about deploying says; the program asserts it itself."""
+    run_in(tmp_path, FORK.format(url=valkey.url))
 
 
 @pytest.mark.only_on("linux", "darwin")
 def test_preloaded_workers_process_a_submission_once(valkey: Server, tmp_path: Path) -> None:
     """gunicorn with two workers and --preload, as the page starts it."""
-    write_files("production/workers.md", tmp_path, valkey.url)
+    write_files("deploy.md", tmp_path, valkey.url)
     with gunicorn(tmp_path) as post:
         answers = [post() for _ in range(6)]
     assert sorted(answers) == [201, *[429] * 5]
@@ -156,10 +172,9 @@ def status(url: str, body: bytes | None = None) -> int:
 def test_the_flask_bot_answers_what_it_has_when_it_is_told_to_end(
     valkey: Server, tmp_path: Path
 ) -> None:
-    """gunicorn as the page about LINE starts it: SIGTERM after the 200, and the forecast comes."""
-    write_files("line.md", tmp_path, valkey.url)  # of the two programs, the later one
-    assert "from flask" in (tmp_path / "bot.py").read_text("utf-8")
-    page, port = (DOCS / "line.md").read_text("utf-8"), free_port()
+    """gunicorn as the manual starts it: SIGTERM after the 200, and the forecast comes."""
+    write_files(LOCAL_LINE, tmp_path, valkey.url)
+    page, port = (DOCS / LOCAL_LINE).read_text("utf-8"), free_port()
     [words] = re.findall(r"`gunicorn (bot:app --bind [^`]*)`", page)
     command = [sys.executable, "-m", "gunicorn", *words.replace("5000", str(port)).split()]
     with BlockingLine(webhook_timeout=30.0) as line:
@@ -178,8 +193,8 @@ def test_the_flask_bot_answers_what_it_has_when_it_is_told_to_end(
 
 
 def test_the_tests_of_a_line_bot_pass(valkey: Server, tmp_path: Path) -> None:
-    """mybot.py and test_bot.py, as they stand on the page."""
-    write_files("line.md", tmp_path, valkey.url)
+    """mybot.py and test_bot.py, as they stand in the manual of local-line."""
+    write_files(LOCAL_LINE, tmp_path, valkey.url)
     options = "def local_line_options(): return {'webhook_timeout': 30.0}"  # for a busy machine
     (tmp_path / "conftest.py").write_text(f"import pytest\n@pytest.fixture\n{options}\n")
     run = "import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:xdist', 'test_bot.py']))"
@@ -188,10 +203,9 @@ def test_the_tests_of_a_line_bot_pass(valkey: Server, tmp_path: Path) -> None:
 
 def test_the_code_for_redis_py_on_its_migration_page_runs(valkey: Server) -> None:
     """That library is always here; the others by tools/run_migrations.py."""
-    programs = run_migrations.programs(DOCS / "migration" / "redis-py-lock.md")
-    assert len(programs) == 6
-    for _, source in programs:
-        run_migrations.run(source, valkey.url)
+    programs = run_migrations.programs(DOCS / "migration" / "locks.md")
+    [mine] = [source for _, source in programs if "redis_lock" not in source]
+    run_migrations.run(mine, valkey.url)
 
 
 # ----------------------------------------------------------------------------------- messages
@@ -288,9 +302,7 @@ def manifests(page: str) -> list[dict[str, object]]:
 
 def test_the_times_of_the_deployment_fit_together() -> None:
     """A pod has the time to leave the endpoints, to finish its requests, and to close."""
-    [deployment] = [
-        each for each in manifests("production/kubernetes.md") if each.get("kind") == "Deployment"
-    ]
+    [deployment] = [each for each in manifests("deploy.md") if each.get("kind") == "Deployment"]
     pod = deployment["spec"]["template"]["spec"]  # type: ignore[index]
     [container] = pod["containers"]
     before = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
@@ -300,32 +312,49 @@ def test_the_times_of_the_deployment_fit_together() -> None:
     assert pod["terminationGracePeriodSeconds"] >= before + graceful + 10
 
 
+def test_the_doctor_lets_the_server_of_the_compose_file_pass() -> None:
+    """Its options, on a real server: no error and no warning; and the services wait for it."""
+    [compose] = manifests("docker.md")
+    services: Any = compose["services"]
+    program, *options = services["valkey"]["command"]
+    assert program == "valkey-server" and {"--appendonly", "--maxmemory-policy"} < set(options)
+    assert services["doctor"]["depends_on"] == {"valkey": {"condition": "service_healthy"}}
+    waits = services["app"]["depends_on"]["doctor"]["condition"]
+    assert waits == "service_completed_successfully"
+    assert services["valkey"]["volumes"] == ["valkey-data:/data"]
+    with Server.start(config=options) as server:
+        command = [sys.executable, "-m", *services["doctor"]["command"][:2]]
+        named = ["--url", server.url, "--namespace", "shop:", "--budget", "60"]
+        done = subprocess.run([*command, *named], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
 def test_alerts_name_metrics_that_exist() -> None:
     """Each metric of the pages about alerts is one that the listener exports."""
     source = (ROOT / "src/dibs/integrations/prometheus.py").read_text("utf-8")
-    text = (DOCS / "production/alerts.md").read_text("utf-8")
+    text = (DOCS / "monitoring.md").read_text("utf-8")
     for metric in set(re.findall(r"\bdibs_(\w+)", text)) - {"name"}:
         stem = re.sub(r"_(total|sum|count|bucket)$", "", metric)
         assert stem in source, metric
-    assert manifests("production/alerts.md")
+    assert manifests("monitoring.md")
 
 
 def test_every_alert_has_a_row() -> None:
     """What to do is said for each rule of deploy/alerts.yml."""
     rules = yaml.safe_load((ROOT / "deploy/alerts.yml").read_text("utf-8"))["groups"][0]["rules"]
-    text = (DOCS / "production/alerts.md").read_text("utf-8")
+    text = (DOCS / "monitoring.md").read_text("utf-8")
     for rule in rules:
         assert f"| `{rule['alert']}` | {rule['labels']['severity']} |" in text
 
 
 def test_the_versions_of_frameworks_are_the_pinned_ones() -> None:
-    """The table of platforms has what `make test` and `make test-frameworks` install."""
+    """The table of versions has what `make test` and `make test-frameworks` install."""
     pins = (ROOT / "requirements/dev.txt").read_text("utf-8")
     oldest = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["dependency-groups"][
         "oldest"
     ]
     lowest = dict(pin.split("==") for pin in oldest if isinstance(pin, str))
-    page = (DOCS / "platforms.md").read_text("utf-8")
+    page = (DOCS / "versions.md").read_text("utf-8")
     rows = re.findall(r"^\| ([\w -]+) \| ([\d.]+) \| ([\d.]+) \| `(\w+)` \|$", page, re.M)
     names = {
         "Django REST framework": "djangorestframework",
@@ -348,10 +377,10 @@ def test_every_extra_is_in_the_reference() -> None:
     assert sorted(listed) == sorted(project["optional-dependencies"])
 
 
-def test_the_conditions_of_the_platforms_page_are_those_of_the_tests() -> None:
+def test_the_conditions_are_those_of_the_tests() -> None:
     """Each has a row."""
     from tests.conditions import CONDITIONS
 
-    page = (DOCS / "platforms.md").read_text("utf-8")
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("## Conditions")[2]
     for condition in CONDITIONS:
-        assert f"| `{condition}` |" in page
+        assert f"`{condition}`" in page

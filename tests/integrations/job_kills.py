@@ -1,4 +1,4 @@
-"""Kills the processes of jobs, and Redis, in every phase; writes the table of docs/jobs.md.
+"""Kills the processes of jobs, and Redis, in every phase; writes a table of job-tables.md.
 
 python -m tests.integrations.job_kills               # all frameworks: minutes
 python -m tests.integrations.job_kills celery kept   # one of them, one thing that is killed
@@ -64,7 +64,7 @@ class Result(NamedTuple):
 
 
 def expected(framework: str, killed: str, phase: str) -> Result:
-    """What docs/jobs.md promises."""
+    """What docs/internals/job-tables.md promises."""
     knows = framework in KNOWS_RUNS
     runs, done = 1, 1
     if killed == "process":

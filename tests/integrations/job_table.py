@@ -1,4 +1,4 @@
-"""Runs every way to send and to end a job, and writes the tables of docs/jobs.md.
+"""Runs every way to send and to end a job, and writes the tables of docs/internals/job-tables.md.
 
 python -m tests.integrations.job_table            # all frameworks: about two minutes
 python -m tests.integrations.job_table celery rq  # some of them, without writing

@@ -120,7 +120,7 @@ thread.join()
 HOST = socket.gethostname()
 
 
-PAGE = Path(__file__).parents[2] / "docs/hold.md"
+PAGE = Path(__file__).parents[2] / "docs/frameworks/django.md"
 
 
 def example() -> str:

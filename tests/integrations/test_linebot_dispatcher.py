@@ -162,7 +162,7 @@ def test_line_is_answered_before_the_work_and_each_event_once(
 
 
 def test_what_the_sdk_does_without_a_dispatcher(local_line: BlockingLine) -> None:
-    """The comparison in docs/line.md: `WebhookHandler` works before LINE is answered, and again."""
+    """`WebhookHandler` works before LINE is answered, and again."""
     app, handler, order = Flask("bot"), WebhookHandler(local_line.secret), list[str]()
 
     @handler.add(MessageEvent, message=TextMessageContent)

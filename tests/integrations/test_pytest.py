@@ -20,6 +20,14 @@ def shown(name: str) -> str:
     return found[1]
 
 
+def menu() -> str:
+    """The application of the page about `cached`, with the server of a test."""
+    page = (Path(__file__).parents[2] / "docs/cached.md").read_text("utf-8")
+    found = re.search(r"^```python\n# menu.py.*?\n(.*?)^```$", page, re.M | re.S)
+    assert found is not None
+    return "import os\n" + found[1].replace('"redis://localhost:6379"', 'os.environ["REDIS_URL"]')
+
+
 def session(pytester: pytest.Pytester, test: str, *arguments: str) -> pytest.RunResult:
     """What pytest says about *test*."""
     pytester.makeconftest(shown("conftest.py"))
@@ -30,13 +38,13 @@ def session(pytester: pytest.Pytester, test: str, *arguments: str) -> pytest.Run
 def test_the_applications_of_the_page_are_tested_in_one_process(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that a function creates, one that is decorated at import; and an async test."""
+    """One whose functions are decorated at import; and an async test."""
     monkeypatch.delenv("DIBS_DISABLED", raising=False)
     pytester.makeconftest(shown("conftest.py"))
-    names = ("shop", "menu", "test_shop", "test_menu", "test_checkout_async")
-    pytester.makepyfile(**{name: shown(f"{name}.py") for name in names})
+    names = ("test_menu", "test_checkout_async")
+    pytester.makepyfile(menu=menu(), **{name: shown(f"{name}.py") for name in names})
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-W", "error")
-    result.assert_outcomes(passed=5)
+    result.assert_outcomes(passed=2)
 
 
 def test_each_test_has_an_empty_server(

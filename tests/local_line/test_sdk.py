@@ -124,7 +124,7 @@ def test_no_call_of_the_sdk_is_without_a_route() -> None:
 
 def test_the_table_in_the_documentation_is_fresh() -> None:
     """As `python -m local_line.coverage` prints it."""
-    page = Path(__file__).parents[2] / "docs" / "local-line.md"
+    page = Path(__file__).parents[2] / "packages/local-line/MANUAL.md"
     assert page.read_text("utf-8").endswith(f"\n\n{table()}\n")
 
 

@@ -259,8 +259,8 @@ def test_every_case_has_a_name_and_a_promise() -> None:
 
 
 def test_the_page_has_every_case() -> None:
-    """docs/torture.md lists every case with its promise, word for word, and every option."""
-    page = (Path(__file__).parents[2] / "docs/torture.md").read_text("utf-8")
+    """The manual lists every case with its promise, word for word, and every option."""
+    page = (Path(__file__).parents[2] / "packages/dibs-torture/MANUAL.md").read_text("utf-8")
     for case in CASES:
         assert f"| `{case.name}` | {case.promise} |" in page
     for option in dataclasses.fields(Adapter):

@@ -101,7 +101,7 @@ def _errors() -> Page:
         "errors-and-events",
         "Errors and events",
         "The exceptions with their attributes, and what a listener receives. "
-        "[Errors](../errors.md) and [events](../events.md) explain when each of them occurs.",
+        "[Errors](../api.md) and [events](../events.md) explain when each of them occurs.",
         "\n".join([*lines, *_record(Event)]),
     )
 

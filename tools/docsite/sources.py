@@ -18,8 +18,9 @@ PLACES = {
     PurePosixPath("CHANGELOG.md"): PurePosixPath("changes.md"),
     PurePosixPath("CONTRIBUTING.md"): PurePosixPath("contributing.md"),
     PurePosixPath("SECURITY.md"): PurePosixPath("security.md"),
+    PurePosixPath("deploy/README.md"): PurePosixPath("containers.md"),  # docs/ has a deploy.md
 }
-"""Where pages of the repository's root lie on the site. The index stands for the README."""
+"""Where pages outside docs/ lie on the site. The index stands for the README."""
 
 _HIDDEN = re.compile(r"<!--.*?-->", re.DOTALL)
 _CODE = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)\s*?$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
@@ -38,6 +39,8 @@ def place(path: PurePosixPath) -> PurePosixPath:
         return path.relative_to(DOCS)
     if path.name == "README.md":
         return path.parent.with_name(f"{path.parent.name}.md")
+    if path.suffix == ".md":
+        return path.with_name(path.name.lower())
     return PurePosixPath("files") / path
 
 

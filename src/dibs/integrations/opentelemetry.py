@@ -2,7 +2,7 @@
 
     dibs = Dibs("redis://…", listeners=[OpenTelemetryListener()])
 
-docs/tracing.md has every span, attribute and metric. Keys are never written, only their names.
+docs/logs-and-traces.md has every span, attribute and metric. Keys are never written, only names.
 """
 
 from collections.abc import Iterable

@@ -2,7 +2,7 @@
 
 A cell is one job. Its plan says what it does at each of its runs; all jobs of a framework are sent
 at once, to workers that they share. `Facts` are what a cell left behind, in words that stand in
-docs/jobs.md: `python -m tests.integrations.job_table` writes them there.
+docs/internals/job-tables.md: `python -m tests.integrations.job_table` writes them there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ QUEUED = 300
 LIMIT = 4
 """Seconds: the time limit of the jobs that hang."""
 PATIENCE = float(os.environ.get("JOBS_PATIENCE", "90"))
-PAGE = Path(__file__).parents[3] / "docs" / "jobs.md"
+PAGE = Path(__file__).parents[3] / "docs/internals/job-tables.md"
 
 PLANS = {
     "success": ["finish"],
@@ -215,9 +215,9 @@ def rendered(cells: Any, found: Mapping[tuple[str, str], Any], fates: Mapping[st
 
 
 def section(text: str, name: str) -> str:
-    """What stands in docs/jobs.md between the marks of a framework."""
+    """What stands in docs/internals/job-tables.md between the marks of a framework."""
     found = re.search(_MARKED % name, text, re.DOTALL)
-    assert found is not None, f"docs/jobs.md has no table of {name}"
+    assert found is not None, f"docs/internals/job-tables.md has no table of {name}"
     return found[2]
 
 

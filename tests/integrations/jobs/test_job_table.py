@@ -1,4 +1,4 @@
-"""The tables of docs/jobs.md: what became of each way to send and to end a job, in each framework.
+"""docs/internals/job-tables.md: what became of each way to send and to end a job.
 
 They take minutes and real workers, and a loaded machine changes what meets what: `python -m
 tests.integrations.job_table` runs them.

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from dibs import AsyncDibs, Dibs
-from dibs._core.breaker import DEFAULT_BUDGET
+from dibs._core.connection import DEFAULT_BUDGET
 from dibs.testing import Certificates, Engine, FaultProxy, Server, ServerMissing
-from dibs.testing.engines import OWN, find
 from dibs.testing.processes import Process, ended_with_parent
+from dibs.testing.servers import OWN, server_program
 from tests.echoes import EchoingLine
 from tests.outside import URL, OutsideServer
 
@@ -404,7 +404,7 @@ def stand_in(engine: Engine) -> Engine:
     """The engine itself, or one that is installed in its place, so that no promise is skipped."""
     for each in (engine, *STAND_INS.get(engine, ())):
         with suppress(ServerMissing):
-            find(each)
+            server_program(each)
             return each
     return engine
 

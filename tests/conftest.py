@@ -35,7 +35,7 @@ from dibs.testing import (
     aeventually,
     eventually,
 )
-from dibs.testing.engines import OWN
+from dibs.testing.servers import OWN
 from tests import fork_server
 from tests.conditions import CONDITIONS, Conditions, chosen_engines, main_engine, stand_in
 from tests.reach import Map, pytest_runtest_call  # noqa: F401 - a hook

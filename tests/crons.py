@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo, available_timezones
 
-from dibs._core.cron import Cron
+from dibs._core.schedule import Cron
 
 MINUTE = timedelta(minutes=1)
 AROUND = timedelta(hours=26)

@@ -20,7 +20,7 @@ from collections import deque
 import hiredis
 
 from dibs.testing import CommandFilter
-from dibs.testing.filters import Words, packed
+from dibs.testing.faults import WireCommand, wire_bytes
 
 LATER = 3
 """After how many further commands of its client a copy that comes later is executed."""
@@ -53,13 +53,13 @@ class EchoingLine(CommandFilter):
             if copies is not None:
                 copies.close()
 
-    def _forward_request(self, words: Words, server: socket.socket) -> bool:
+    def _forward_request(self, words: WireCommand, server: socket.socket) -> bool:
         if not hasattr(self._of_thread, "copies"):
             self._of_thread.copies = Copies(self._server_port)
         self._of_thread.copies.execute(words, later=self._is_harmless(words))
         return super()._forward_request(words, server)
 
-    def _is_harmless(self, words: Words) -> bool:
+    def _is_harmless(self, words: WireCommand) -> bool:
         is_script = words[0] in (b"EVAL", b"EVALSHA") and words[1] in self._harmless
         return is_script or words[0] in COMMANDS or (words[0] == b"SET" and b"IFEQ" in words)
 
@@ -70,10 +70,10 @@ class Copies:
     def __init__(self, port: int) -> None:
         self._server = socket.create_connection(("127.0.0.1", port))
         self._replies = hiredis.Reader()
-        self._later = deque[tuple[int, Words]]()
+        self._later = deque[tuple[int, WireCommand]]()
         self._number = 0
 
-    def execute(self, words: Words, *, later: bool) -> None:
+    def execute(self, words: WireCommand, *, later: bool) -> None:
         """Execute a copy now, or *later*; and those that are due."""
         self._number += 1
         while self._later and self._later[0][0] <= self._number:
@@ -83,8 +83,8 @@ class Copies:
         else:
             self._execute(words)
 
-    def _execute(self, words: Words) -> None:
-        self._server.sendall(packed(words))
+    def _execute(self, words: WireCommand) -> None:
+        self._server.sendall(wire_bytes(words))
         while (reply := self._replies.gets()) is False or _is_push(reply):
             if reply is False:
                 data = self._server.recv(65536)

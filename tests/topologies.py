@@ -8,9 +8,8 @@ import redis
 from redis.crc import key_slot
 
 from dibs.testing import Server, eventually
-from dibs.testing.engines import find
 from dibs.testing.processes import Process, ended_with_parent
-from dibs.testing.servers import free_port
+from dibs.testing.servers import free_port, server_program
 
 StartServer = Callable[..., Server]
 SLOTS = 16384
@@ -144,7 +143,9 @@ class Sentinel:
             "sentinel failover-timeout main 3000\n"
             f"{config}"
         )
-        self._process = Process(ended_with_parent([str(find("valkey")), str(file), "--sentinel"]))
+        self._process = Process(
+            ended_with_parent([str(server_program("valkey")), str(file), "--sentinel"])
+        )
         self._client: redis.Redis | None = None
 
     def __enter__(self) -> "Sentinel":

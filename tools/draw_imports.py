@@ -43,7 +43,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     ("HTTP engine", ("dibs._http",)),
     ("clients", ("dibs._async", "dibs._sync")),
-    ("events, outages, identity", ("dibs._events", "dibs._outages", "dibs._identity")),
+    ("events, outages, identity", ("dibs._events", "dibs._identity")),
     ("tasks and threads", ("dibs._tasks", "dibs._threads")),
     ("transport", ("dibs._transport", "dibs._databases")),
     ("server launcher", ("dibs._server",)),
@@ -65,7 +65,7 @@ INTERFACES = {
 USERS = {*PUBLIC, "dibs.integrations", "dibs.testing"}
 """What an application may import."""
 CLIENTS = {
-    *("dibs._events", "dibs._outages", "dibs._transport", "dibs._databases", "dibs._server"),
+    *("dibs._events", "dibs._transport", "dibs._databases", "dibs._server"),
     "dibs._core",
     *("dibs._forks", "dibs._identity", "dibs._system", *FACTS),
 }
@@ -107,7 +107,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dibs._async": {*CLIENTS, "dibs._tasks"},
     "dibs._sync": {*CLIENTS, "dibs._threads"},
     "dibs._events": {"dibs._core", "dibs.errors", "dibs.events", "dibs._system"},
-    "dibs._outages": {"dibs._core", "dibs.errors", "dibs.events"},
     "dibs._identity": {"dibs._core", "dibs._system"},
     "dibs._tasks": {"dibs._transport", "dibs._core", "dibs.errors", "dibs._system"},
     "dibs._threads": {"dibs._transport", "dibs._core", "dibs.errors", "dibs._system"},

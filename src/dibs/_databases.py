@@ -16,16 +16,16 @@ from typing import Any, Literal, NamedTuple, cast
 
 from ._core.done import (
     NOT_THE_SAME,
-    Answer,
-    Dialect,
-    Rows,
+    RecordAnswer,
+    SqlDialect,
+    TableRows,
     dialect_called,
     with_numbers,
     with_percent,
 )
 from .errors import UsageError
 
-Outcome = Callable[[bool], None]
+CommitListener = Callable[[bool], None]
 """Called once with True: the outermost transaction has committed; False: it was rolled back."""
 End = Literal["committed", "rolled_back", "open", "unknown"]
 """What is seen of a transaction whose context manager has ended. open: one around it goes on."""
@@ -44,7 +44,7 @@ class Transaction(ABC):
     database: str
 
     @property
-    def dialect(self) -> Dialect:
+    def dialect(self) -> SqlDialect:
         """What the database understands. UsageError: dibs does not know it."""
         return dialect_called(self.database)
 
@@ -69,7 +69,7 @@ class Transaction(ABC):
         """What became of it, after its context manager has ended without an error."""
         return "unknown"
 
-    def on_end(self, outcome: Outcome) -> bool:
+    def on_end(self, outcome: CommitListener) -> bool:
         """Have *outcome* called at the end of the outermost transaction. False: nobody can know."""
         return False
 
@@ -94,7 +94,7 @@ class Transaction(ABC):
 class NotOurs(Exception):
     """Rolls back a transaction in which nothing was written: another has the row, or had it."""
 
-    def __init__(self, answer: Answer, transaction: Transaction) -> None:
+    def __init__(self, answer: RecordAnswer, transaction: Transaction) -> None:
         super().__init__()
         self.answer = answer
         self.transaction = transaction
@@ -122,7 +122,7 @@ class _SQLAlchemy(Transaction):
         """The plain connection."""
 
     @property
-    def dialect(self) -> Dialect:
+    def dialect(self) -> SqlDialect:
         """By the name that SQLAlchemy has for it; a MariaDB may be called mysql."""
         dialect = self._connection.dialect
         is_mariadb = getattr(dialect, "is_mariadb", False)
@@ -155,7 +155,7 @@ def _text(sql: str) -> Any:
     return import_module("sqlalchemy").text(sql)
 
 
-def _rows(result: Any) -> Rows:
+def _rows(result: Any) -> TableRows:
     return result.fetchall() if result.returns_rows else ()
 
 
@@ -204,13 +204,13 @@ class _Watcher:
     """Listens to one session, for as long as that lives: listeners cannot be removed by others."""
 
     def __init__(self, session: Any) -> None:
-        self._records: list[tuple[list[Any], Outcome]] = []
+        self._records: list[tuple[list[Any], CommitListener]] = []
         listen = import_module("sqlalchemy.event").listen
         listen(session, "after_commit", self._after_commit)
         listen(session, "after_soft_rollback", self._after_rollback)
         listen(session, "after_transaction_end", self._after_end)
 
-    def add(self, chain: list[Any], outcome: Outcome) -> None:
+    def add(self, chain: list[Any], outcome: CommitListener) -> None:
         """Call *outcome* when the last of *chain* has committed, or one of it was rolled back."""
         self._records.append((chain, outcome))
 
@@ -270,7 +270,7 @@ class _Session(_SQLAlchemy):
         goes_on = self._is_joined and self._sync.get_bind().in_transaction()
         return "open" if self._root.is_active or goes_on else "unknown"
 
-    def on_end(self, outcome: Outcome) -> bool:
+    def on_end(self, outcome: CommitListener) -> bool:
         if self._is_joined:
             return False
         session, chain = self._sync, list[Any]()
@@ -505,7 +505,7 @@ class _Django(Transaction):
         return self._connection.connection
 
     @property
-    def dialect(self) -> Dialect:
+    def dialect(self) -> SqlDialect:
         vendor = self._connection.vendor
         is_mariadb = vendor == "mysql" and self._connection.mysql_is_mariadb
         return dialect_called("mariadb" if is_mariadb else vendor)
@@ -519,7 +519,7 @@ class _Django(Transaction):
             cursor.execute(with_percent(sql), parameters or None)
             return cursor.fetchall() if cursor.description else ()
 
-    def on_end(self, outcome: Outcome) -> bool:
+    def on_end(self, outcome: CommitListener) -> bool:
         transaction = import_module("django.db.transaction")
         transaction.on_commit(_Ending(outcome), using=self.value, robust=True)
         return True
@@ -528,8 +528,8 @@ class _Django(Transaction):
 class _Ending:
     """A callback for the commit. Django drops it at a rollback, and says nothing."""
 
-    def __init__(self, outcome: Outcome) -> None:
-        self._outcome: Outcome | None = outcome
+    def __init__(self, outcome: CommitListener) -> None:
+        self._outcome: CommitListener | None = outcome
 
     def __call__(self) -> None:
         outcome, self._outcome = self._outcome, None
@@ -577,12 +577,12 @@ def _types_of(value: Any) -> list[_Type]:
     return [_Type(each.__module__.partition(".")[0], each.__name__) for each in type(value).__mro__]
 
 
-def find(value: Any, manager: Any = None) -> Transaction:
+def transaction_of(value: Any, manager: Any = None) -> Transaction:
     """The transaction of *value*, which *manager* has yielded. UsageError: of an unknown type."""
     types = _types_of(value)
     inside = next((_INSIDE[each] for each in types if each in _INSIDE), None)
     if inside is not None:
-        return find(inside(value), manager)
+        return transaction_of(inside(value), manager)
     known = next((_CLASSES[each] for each in types if each in _CLASSES), None)
     if known is not None:
         return known(value)

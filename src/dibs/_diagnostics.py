@@ -6,22 +6,24 @@ These are imports of the transport, which `_interface` does without. A test chec
 imports nothing else. Nothing here is for applications.
 """
 
-from ._core.breaker import DEFAULT_BUDGET
-from ._core.capabilities import ASK, RESP2, Dialect, Negotiation, read_engine
+from ._core.capabilities import ASK, OLDEST, RESP2, Dialect, Engine, Negotiation, read_engine
 from ._core.causes import code_of_reply
-from ._core.engine import OLDEST, Engine
-from ._core.entries import printable
+from ._core.connection import DEFAULT_BUDGET
+from ._core.inspection import printable
 from ._core.keys import checked_namespace, expand
 from ._core.request import ErrorReply, Reply, Request, pack
 from ._core.schedule import MOST_APART_MS
 from ._server.embedded import start as start_embedded
-from ._transport.alerts import read_alert
 from ._transport.faults import (
     CONNECTION_ERRORS,
     cause_of,
+    check_files,
     is_closed_by_server,
     is_hello_refused,
+    read_alert,
+    reason_of,
     settings_error,
+    tls_problem,
 )
 from ._transport.redis_internals import close_failed_socket, connected_socket
 from ._transport.targets import (
@@ -30,19 +32,47 @@ from ._transport.targets import (
     Embedded,
     SentinelService,
     Target,
-    address_of,
-    find,
+    parse_address,
+    parse_target,
 )
 from ._transport.thread_connection import ThreadConnection
-from ._transport.tls_contexts import check_files
-from ._transport.tls_problems import reason_of, tls_problem
 
 __all__ = [
-    "ASK", "CONNECTION_ERRORS", "DEFAULT_BUDGET", "MOST_APART_MS", "OLDEST", "RESP2", "Address",
-    "Cluster", "Dialect",
-    "Embedded", "Engine", "ErrorReply", "Negotiation", "Reply", "Request", "SentinelService",
-    "Target", "ThreadConnection", "address_of", "cause_of", "check_files", "checked_namespace",
-    "close_failed_socket", "code_of_reply", "connected_socket", "expand", "find",
-    "is_closed_by_server", "is_hello_refused", "pack", "printable", "read_alert", "read_engine",
-    "reason_of", "settings_error", "start_embedded", "tls_problem",
+    "ASK",
+    "CONNECTION_ERRORS",
+    "DEFAULT_BUDGET",
+    "MOST_APART_MS",
+    "OLDEST",
+    "RESP2",
+    "Address",
+    "Cluster",
+    "Dialect",
+    "Embedded",
+    "Engine",
+    "ErrorReply",
+    "Negotiation",
+    "Reply",
+    "Request",
+    "SentinelService",
+    "Target",
+    "ThreadConnection",
+    "cause_of",
+    "check_files",
+    "checked_namespace",
+    "close_failed_socket",
+    "code_of_reply",
+    "connected_socket",
+    "expand",
+    "is_closed_by_server",
+    "is_hello_refused",
+    "pack",
+    "parse_address",
+    "parse_target",
+    "printable",
+    "read_alert",
+    "read_engine",
+    "reason_of",
+    "settings_error",
+    "start_embedded",
+    "tls_problem",
 ]  # fmt: skip

@@ -7,25 +7,28 @@ there, from here, and from `dibs._http`; a test checks it. Nothing here is for a
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from ._core.done import DIALECTS, Refused, ddl, remaining, shown
+from ._core.done import DIALECTS, RefusedByTable, ddl, remaining, shown
 from ._core.endings import How
-from ._core.entries import (
-    KINDS,
+from ._core.fingerprint import fingerprint
+from ._core.inspection import (
+    KEY_KINDS,
     MOST_SHOWN,
-    Entry,
     Fire,
-    Kind,
+    KeyInfo,
+    KeyKind,
+    Page,
     Permit,
+    ReleaseOutcome,
+    ServerInfo,
     cut,
+    exactly,
     is_shortened,
     printable,
     shorten,
 )
-from ._core.fingerprint import fingerprint
-from ._core.handover import UNGUARDED, token_for
-from ._core.handover import lend as _lend
-from ._core.inspection import Outcome, Page, ServerFacts, exactly
 from ._core.keys import Seconds, Template, seconds
+from ._core.lease import UNGUARDED, token_for
+from ._core.lease import lend as _lend
 from ._core.once import NO_PAYLOAD, Replay
 from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
 from ._core.schedule import next_fires
@@ -37,28 +40,72 @@ from ._server.die_with_parent import ended_with_parent
 from .errors import Duplicate, UsageError
 
 if TYPE_CHECKING:
-    from ._async.claim import AsyncClaim
-    from ._async.claiming import AsyncClaiming
+    from ._async.claim import AsyncClaim, AsyncClaiming
     from ._async.client import AsyncDibs
     from ._async.inspector import AsyncInspector
     from ._async.lease import AsyncLease
     from ._async.within import AsyncWithin, AsyncWork
-    from ._sync.claim import Claim
-    from ._sync.claiming import Claiming
+    from ._sync.claim import Claim, Claiming
     from ._sync.client import Dibs
     from ._sync.inspector import Inspector
     from ._sync.lease import Lease
     from ._sync.within import Within, Work
 
     __all__ = [
-        "DIALECTS", "KINDS", "MOST_SHOWN", "UNGUARDED_TOKEN", "AsyncClaim", "AsyncInspector",
-        "AsyncWithin", "AsyncWork", "Claim", "ClaimOptions", "ClaimRequest", "Entry", "Fire",
-        "HoldKeywords", "How", "Inspector", "Kind", "NotOurs", "OutagePolicy", "Outcome", "Page",
-        "Permit", "RenewedLock", "Replay", "Seconds", "ServerFacts", "Template",
-        "ThrottleKeywords", "Throttling", "Within", "Work", "check_hold", "checked_fence",
-        "claiming", "cut", "ddl", "ended_with_parent", "exactly", "fingerprint", "fork_safe_lock",
-        "inspector", "is_shortened", "lend", "next_fires", "opening", "printable", "refusal_in",
-        "remaining", "returned_type", "row_of", "seconds", "shorten", "shown", "throttling",
+        "DIALECTS",
+        "KEY_KINDS",
+        "MOST_SHOWN",
+        "UNGUARDED_TOKEN",
+        "AsyncClaim",
+        "AsyncInspector",
+        "AsyncWithin",
+        "AsyncWork",
+        "Claim",
+        "ClaimOptions",
+        "ClaimRequest",
+        "Fire",
+        "HoldKeywords",
+        "How",
+        "Inspector",
+        "KeyInfo",
+        "KeyKind",
+        "NotOurs",
+        "OutagePolicy",
+        "Page",
+        "Permit",
+        "ReleaseOutcome",
+        "RenewedLock",
+        "Replay",
+        "Seconds",
+        "ServerInfo",
+        "Template",
+        "ThrottleKeywords",
+        "Throttling",
+        "Within",
+        "Work",
+        "check_hold",
+        "checked_fence",
+        "claiming",
+        "cut",
+        "ddl",
+        "ended_with_parent",
+        "exactly",
+        "fingerprint",
+        "fork_safe_lock",
+        "inspector",
+        "is_shortened",
+        "lend",
+        "next_fires",
+        "opening",
+        "printable",
+        "refusal_in",
+        "remaining",
+        "returned_type",
+        "row_of",
+        "seconds",
+        "shorten",
+        "shown",
+        "throttling",
         "transactions",
     ]  # fmt: skip
 
@@ -111,7 +158,7 @@ def transactions(dibs: Any, opener: Any, options: ClaimOptions) -> Any:
 
 def refusal_in(result: object) -> Duplicate | None:
     """Why a function was not run in a transaction; None: *result* is its result."""
-    error = result.error if isinstance(result, Refused) else None
+    error = result.error if isinstance(result, RefusedByTable) else None
     return error if isinstance(error, Duplicate) else None
 
 

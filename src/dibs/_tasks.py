@@ -26,12 +26,36 @@ from ._transport.multiplexed import MultiplexedTransport as Transport
 from .errors import Unavailable, UsageError
 
 __all__ = [
-    "KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Deadlines", "Flight", "Guard",
-    "LoopWatch", "Signal", "Transport", "WorkQueue", "check_function", "current_loop",
+    "KIND",
+    "Background",
+    "BackgroundTasks",
+    "Body",
+    "Coalescer",
+    "Deadlines",
+    "Flight",
+    "Guard",
+    "LoopWatch",
+    "Signal",
+    "Transport",
+    "WorkQueue",
+    "check_function",
+    "current_flight",
+    "current_loop",
     "current_task",
-    "deliver_behind", "ends_task", "flight_here", "gather", "gather_until", "is_cancellation",
-    "monotonic", "must_await", "off_loop", "redis", "result_of", "returning_awaitables", "shutdown",
-    "sleep", "within",
+    "deliver_behind",
+    "ends_task",
+    "gather",
+    "gather_until",
+    "is_cancellation",
+    "mark_coroutine",
+    "maybe_await",
+    "monotonic",
+    "must_await",
+    "off_loop",
+    "redis",
+    "shutdown",
+    "sleep",
+    "within",
 ]  # fmt: skip
 
 Q = TypeVar("Q")
@@ -370,7 +394,7 @@ def _no_flight() -> None:
     return None
 
 
-def flight_here() -> "Flight | None":
+def current_flight() -> "Flight | None":
     """The flight whose work this is."""
     return _flight.get(_no_flight)()
 
@@ -502,7 +526,7 @@ class Coalescer:
 async def within(seconds: float, work: Callable[[], Any]) -> Any:
     """What *work* returns. TimeoutError: it was cancelled, *seconds* were over."""
     async with asyncio.timeout(seconds):
-        return await result_of(work())
+        return await maybe_await(work())
 
 
 def current_loop() -> object:
@@ -510,7 +534,7 @@ def current_loop() -> object:
     return asyncio.get_running_loop()
 
 
-async def result_of(value: Any) -> Any:
+async def maybe_await(value: Any) -> Any:
     """What *value* comes to: awaited, if it can be."""
     return await value if inspect.isawaitable(value) else value
 
@@ -553,7 +577,7 @@ def check_function(function: Callable[..., Any]) -> None:
         raise UsageError(function_error(function, _WRONG_KIND))
 
 
-def returning_awaitables(kind: type[Q]) -> type[Q]:
+def mark_coroutine(kind: type[Q]) -> type[Q]:
     """Let others see that calling an object of this class gives something to await."""
     kind.returns_awaitable = True  # type: ignore[attr-defined]
     mark: Any = getattr(inspect, "markcoroutinefunction", None)  # Python 3.12

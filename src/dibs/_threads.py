@@ -24,12 +24,36 @@ from ._transport.pooled import PooledTransport as Transport
 from .errors import Unavailable, UsageError
 
 __all__ = [
-    "KIND", "Background", "BackgroundTasks", "Body", "Coalescer", "Deadlines", "Flight", "Guard",
-    "LoopWatch", "Signal", "Transport", "WorkQueue", "check_function", "current_loop",
+    "KIND",
+    "Background",
+    "BackgroundTasks",
+    "Body",
+    "Coalescer",
+    "Deadlines",
+    "Flight",
+    "Guard",
+    "LoopWatch",
+    "Signal",
+    "Transport",
+    "WorkQueue",
+    "check_function",
+    "current_flight",
+    "current_loop",
     "current_task",
-    "deliver_behind", "ends_task", "flight_here", "gather", "gather_until", "is_cancellation",
-    "monotonic", "must_await", "off_loop", "redis", "result_of", "returning_awaitables", "shutdown",
-    "sleep", "within",
+    "deliver_behind",
+    "ends_task",
+    "gather",
+    "gather_until",
+    "is_cancellation",
+    "mark_coroutine",
+    "maybe_await",
+    "monotonic",
+    "must_await",
+    "off_loop",
+    "redis",
+    "shutdown",
+    "sleep",
+    "within",
 ]  # fmt: skip
 
 Q = TypeVar("Q")
@@ -252,7 +276,7 @@ class Flight:
         """Nothing: a thread cannot be ended from outside."""
 
 
-def flight_here() -> Flight | None:
+def current_flight() -> Flight | None:
     """The flight whose work this is."""
     return _here.flight
 
@@ -366,7 +390,7 @@ def current_loop() -> object:
     return threading
 
 
-def result_of(value: Any) -> Any:
+def maybe_await(value: Any) -> Any:
     """*value*."""
     return value
 
@@ -395,7 +419,7 @@ def check_function(function: Callable[..., Any]) -> None:
         raise UsageError(function_error(function, _WRONG_KIND))
 
 
-def returning_awaitables(kind: type[Q]) -> type[Q]:
+def mark_coroutine(kind: type[Q]) -> type[Q]:
     """The class as it is: calling its objects gives results."""
     return kind
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
-from ._interface import Entry, Fire, Permit, cut, printable, shorten
+from ._interface import Fire, KeyInfo, Permit, cut, printable, shorten
 
 JsonObject = dict[str, Any]
 
@@ -50,12 +50,12 @@ def counted(number: int, word: str) -> str:
 # ---- keys
 
 
-def shown_key(entry: Entry, *, whole: bool) -> str:
+def shown_key(entry: KeyInfo, *, whole: bool) -> str:
     """The key, shortened unless *whole*. Schedules are named in logs anyway."""
     return _shown(entry.key, whole=whole or entry.kind == "schedule")
 
 
-def _shown_owner(entry: Entry, *, whole: bool) -> str:
+def _shown_owner(entry: KeyInfo, *, whole: bool) -> str:
     return _shown(entry.of or "", whole=whole)
 
 
@@ -67,7 +67,7 @@ def _shown(key: str, *, whole: bool) -> str:
 # ---- what a row says
 
 
-def what(entry: Entry) -> str:
+def what(entry: KeyInfo) -> str:
     """The kind, and its state where that is news."""
     usual = (
         "held",
@@ -85,7 +85,7 @@ def what(entry: Entry) -> str:
     return entry.kind if entry.state in usual else f"{entry.kind}, {entry.state}"
 
 
-def who(entry: Entry) -> str:
+def who(entry: KeyInfo) -> str:
     """Who has the key, or works on it."""
     if entry.kind == "permits":
         names = [permit.holder or "?" for permit in entry.permits]
@@ -94,7 +94,7 @@ def who(entry: Entry) -> str:
     return printable(entry.holder or entry.loading or "")
 
 
-def details(entry: Entry, *, whole: bool) -> str:
+def details(entry: KeyInfo, *, whole: bool) -> str:
     """What else is to be said about it in a table."""
     match entry.kind:
         case "lock" | "fence" | "waiters" | "history" if entry.of is not None:
@@ -122,28 +122,28 @@ def ended(fire: Fire) -> str:
 HEADINGS = ("KEY", "WHAT", "HOLDER", "LEFT", "AGE", "SIZE", "DETAILS")
 
 
-def row(entry: Entry, *, whole: bool) -> list[str]:
+def row(entry: KeyInfo, *, whole: bool) -> list[str]:
     """The cells of a table, in the order of `HEADINGS`."""
     key, said = shown_key(entry, whole=whole), details(entry, whole=whole)
     age = duration(entry.age)
     return [key, what(entry), who(entry), _left(entry), age, _length(entry), said]
 
 
-def _left(entry: Entry) -> str:
+def _left(entry: KeyInfo) -> str:
     """Nothing for a value that is loaded for the first time: the server keeps only a mark."""
     return "" if _is_mark(entry) else duration(entry.remaining, "no expiry")
 
 
-def _is_mark(entry: Entry) -> bool:
+def _is_mark(entry: KeyInfo) -> bool:
     return entry.kind == "cached" and entry.state == "loading" and entry.age is None
 
 
-def is_stuck(entry: Entry) -> bool:
+def is_stuck(entry: KeyInfo) -> bool:
     """Whether the key is held and never expires: dibs itself always sets an expiry."""
     return entry.remaining is None and entry.token_hint is not None
 
 
-def _length(entry: Entry) -> str:
+def _length(entry: KeyInfo) -> str:
     """Nothing for what has a token as its value."""
     is_data = entry.kind in ("cached", "done", "foreign") and not _is_mark(entry)
     return size(entry.size) if is_data else ""
@@ -152,7 +152,7 @@ def _length(entry: Entry) -> str:
 # ---- JSON
 
 
-def as_object(entry: Entry, *, whole: bool) -> JsonObject:
+def as_object(entry: KeyInfo, *, whole: bool) -> JsonObject:
     """The documented fields. Keys are shortened and notes left out, unless *whole*."""
     fields = entry._asdict()
     fields["key"] = entry.key if whole else shown_key(entry, whole=False)
@@ -179,7 +179,7 @@ def _rounded(seconds: float | None) -> float | None:
 # ---- one key, in sentences
 
 
-def facts(entry: Entry, *, whole: bool) -> list[tuple[str, str]]:
+def facts(entry: KeyInfo, *, whole: bool) -> list[tuple[str, str]]:
     """What `peek` says about a key: names and values."""
     listed = [
         ("kind", what(entry)),
@@ -206,7 +206,7 @@ def facts(entry: Entry, *, whole: bool) -> list[tuple[str, str]]:
     return [(name, value) for name, value in listed if value]
 
 
-def _note(entry: Entry, *, whole: bool) -> str:
+def _note(entry: KeyInfo, *, whole: bool) -> str:
     if entry.note is None:
         return ""
     return printable(entry.note) if whole else "(hidden; --show-keys shows it)"
@@ -217,7 +217,7 @@ def _said(permit: Permit) -> str:
     return f"{who}, {duration(permit.remaining)} left, token hint {permit.token_hint}"
 
 
-def meaning(entry: Entry) -> str:
+def meaning(entry: KeyInfo) -> str:
     """What the state of a key means for those who call."""
     left = duration(entry.remaining, "ever")
     when = f"in {left}" if entry.remaining is not None else "never, because it has no expiry"
@@ -247,12 +247,12 @@ def meaning(entry: Entry) -> str:
             return _meaning_of_record(entry)
 
 
-def is_new_schedule(entry: Entry) -> bool:
+def is_new_schedule(entry: KeyInfo) -> bool:
     """Whether it is the record of a schedule of which no fire is over."""
     return entry.kind == "schedule" and entry.state == "new"
 
 
-def _meaning_of_record(entry: Entry) -> str:
+def _meaning_of_record(entry: KeyInfo) -> str:
     match entry.kind:
         case "schedule" if is_new_schedule(entry):
             return "No fire is over yet: the schedule is new, or the server has lost its data."
@@ -276,7 +276,7 @@ def _meaning_of_record(entry: Entry) -> str:
             return "Data of another program."
 
 
-def risk(entry: Entry) -> str:
+def risk(entry: KeyInfo) -> str:
     """What may go wrong if the key is freed now."""
     who = printable(entry.holder or "its holder")
     fence = "it has none" if entry.fence is None else f"its last one is {entry.fence}"
@@ -330,7 +330,7 @@ class Facts(NamedTuple):
     """What was found out about one key."""
 
     place: Place
-    entry: Entry
+    entry: KeyInfo
     is_elsewhere: bool
     """It is not what was asked for, but ends like it."""
     touched: float | None
@@ -367,7 +367,7 @@ def next_steps(found: Facts) -> str:
     return meaning(entry)
 
 
-def _time_left(entry: Entry) -> str:
+def _time_left(entry: KeyInfo) -> str:
     return duration(entry.remaining, "no time: it never expires")
 
 
@@ -392,7 +392,7 @@ def advice(found: Facts) -> list[str]:
             return []
 
 
-def _patience(entry: Entry) -> str:
+def _patience(entry: KeyInfo) -> str:
     if entry.kind == "done":
         return f"Wait {_time_left(entry)}: then the same submission is new."
     return "Wait for its end, or stop its process: then it is free after the time that is left."

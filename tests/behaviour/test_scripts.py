@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dibs._core import engine
+from dibs._core import capabilities
 from dibs.testing import Server
 
 LEASE = b"0123456789abcdef01-1@host:1"
@@ -21,7 +21,7 @@ class Script:
 
     def __init__(self, server: Server, name: str) -> None:
         self.client = server.client()
-        self._source = engine._source(name)
+        self._source = capabilities._source(name)
 
     def __call__(self, keys: list[str], *args: Any) -> Any:
         return self.client.eval(self._source, len(keys), *keys, *args)

@@ -1,6 +1,6 @@
 """`dibs bench`: figures beside the raw commands, and a server as it was before."""
 
-from dibs.cli.bench import as_row, summary
+from dibs.cli.bench import as_row, percentiles
 from tests.cli.conftest import Shop
 from tests.cli.program import run
 
@@ -20,8 +20,8 @@ def test_it_measures_each_verb_beside_its_baseline_and_leaves_nothing(shop: Shop
 
 def test_figures_are_percentiles_of_what_was_measured() -> None:
     """And a ratio at the median."""
-    baseline = summary("baseline", "", [0.001] * 100)
-    slow = summary("slow", "baseline", [0.002] * 98 + [0.05] * 2)
+    baseline = percentiles("baseline", "", [0.001] * 100)
+    slow = percentiles("slow", "baseline", [0.002] * 98 + [0.05] * 2)
     assert (slow.p50, slow.p99, slow.longest) == (0.002, 0.05, 0.05)
     row = as_row(slow, [baseline, slow])
     assert row[2:] == ["2000 µs", "2000 µs", "50 ms", "50 ms", "2.00", "baseline"]

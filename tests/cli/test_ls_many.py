@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from dibs._interface import Entry
+from dibs._interface import KeyInfo
 from dibs.cli import main
 from dibs.testing import Server
 from tests.cli.program import Terminal, environment, run
@@ -36,7 +36,7 @@ class Counting(io.StringIO):
     def write(self, text: str) -> int:
         self.writes += 1
         if self.writes % 1000 == 0:
-            alive = sum(type(each) is Entry for each in gc.get_objects())
+            alive = sum(type(each) is KeyInfo for each in gc.get_objects())
             self.most = max(self.most, alive)
         return super().write(text)
 
@@ -56,7 +56,7 @@ def listed(server: Server, *words: str) -> Counting:
 def test_entries_that_were_printed_are_not_kept(full: Server, words: tuple[str, ...]) -> None:
     """So the memory of the program does not grow with the number of keys."""
     gc.collect()
-    before = sum(type(each) is Entry for each in gc.get_objects())
+    before = sum(type(each) is KeyInfo for each in gc.get_objects())
     out = listed(full, *words)
     assert out.writes >= MANY and 0 < out.most - before < MANY / 2
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dibs._interface import KINDS, Entry, Permit
+from dibs._interface import KEY_KINDS, KeyInfo, Permit
 from dibs.cli.changes import SIGNS
-from dibs.cli.completion import Words
 from dibs.cli.program import (
     CLOSED_PIPE,
     COMMANDS,
@@ -20,6 +19,7 @@ from dibs.cli.program import (
     OK,
     UNAVAILABLE,
     USAGE,
+    Completions,
     make_parser,
 )
 from dibs.testing import Server
@@ -142,12 +142,12 @@ def test_other_shells_get_a_script_with_every_command(shell: str) -> None:
 def test_the_page_has_every_option_code_and_field() -> None:
     """Of our own commands; `doctor` and `console` have pages of their own."""
     page = (Path(__file__).parents[2] / "docs/command-line.md").read_text("utf-8")
-    words = Words(make_parser("*"))
+    words = Completions(make_parser("*"))
     ours = [each.name for each in COMMANDS if each.module.startswith("dibs.cli.")]
     for name in ours:
         assert f"`dibs {name}`" in page
         assert [option for option in words.options[name] if f"`{option}`" not in page] == []
-    for name in (*Entry._fields, *Permit._fields, *KINDS, *SIGNS):
+    for name in (*KeyInfo._fields, *Permit._fields, *KEY_KINDS, *SIGNS):
         assert f"`{name}`" in page, name
     for code in (OK, NOT_FOUND, USAGE, UNAVAILABLE, INTERRUPTED, CLOSED_PIPE):
         assert f"\n| {code} |" in page

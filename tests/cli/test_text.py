@@ -2,12 +2,12 @@
 
 import pytest
 
-from dibs._interface import MOST_SHOWN, Entry, Permit, printable
+from dibs._interface import MOST_SHOWN, KeyInfo, Permit, printable
 from dibs._wording import as_object, duration, facts, meaning, risk, row, size, who
 from dibs.cli.changes import changes
-from dibs.cli.table import plain
+from dibs.cli.text import plain
 
-LEASE = Entry("job:1", "lease", "held", 30.0, "web-1:7", token_hint="012345-1")
+LEASE = KeyInfo("job:1", "lease", "held", 30.0, "web-1:7", token_hint="012345-1")
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_control_characters_are_written_out() -> None:
 @pytest.mark.parametrize("key", ["x" * 500_000, f"{'x' * 500_000}:1", f"lock:{{{'x' * 500_000}}}"])
 def test_a_very_long_key_is_cut(key: str) -> None:
     """dibs has none, but others may; every row of the table would be as wide."""
-    entry = Entry(key, "lock", "loading", 3.0, of=key)
+    entry = KeyInfo(key, "lock", "loading", 3.0, of=key)
     for whole in (True, False):
         assert len("".join(row(entry, whole=whole))) < 2 * MOST_SHOWN + 100
     assert len(str(as_object(entry, whole=False))) < 2 * MOST_SHOWN + 500
@@ -55,7 +55,7 @@ def test_marks_above_a_letter_take_no_column() -> None:
 def test_the_holder_of_permits_is_the_first_one_and_the_number_of_others() -> None:
     """All of them are in `peek`."""
     permits = (Permit("web-1:7", 5.0, "012345-1"), Permit("web-2:8", 9.0, "012345-2"))
-    entry = Entry("gpu", "permits", "held", 9.0, permits=permits, taken=30)
+    entry = KeyInfo("gpu", "permits", "held", 9.0, permits=permits, taken=30)
     assert who(entry) == "web-1:7 +29"
     assert [value for name, value in facts(entry, whole=False) if name == "permit"][-1] == (
         "… 28 more"
@@ -84,7 +84,7 @@ def test_every_kind_has_a_meaning_and_a_risk() -> None:
         (LEASE._replace(kind="done", state="done", token_hint="012345-1-done"), "changed"),
     ],
 )
-def test_a_change_between_two_looks_has_a_name(now: Entry, change: str | None) -> None:
+def test_a_change_between_two_looks_has_a_name(now: KeyInfo, change: str | None) -> None:
     """A second has passed between them."""
     found = changes({"job:1": LEASE}, {"job:1": now}, 1.0)
     assert [each.change for each in found] == ([] if change is None else [change])
@@ -105,6 +105,6 @@ def test_of_a_list_that_is_not_whole_nothing_is_concluded_from_what_it_lacks() -
 
 def test_a_value_that_was_loaded_anew_has_changed() -> None:
     """Its age has fallen."""
-    value = Entry("menu", "cached", "value", 60.0, age=50.0)
+    value = KeyInfo("menu", "cached", "value", 60.0, age=50.0)
     found = changes({"menu": value}, {"menu": value._replace(age=0.5, remaining=99.0)}, 1.0)
     assert [each.change for each in found] == ["changed"]

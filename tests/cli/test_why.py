@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 
 from dibs import Dibs
-from dibs._interface import Entry
+from dibs._interface import KeyInfo
 from dibs._wording import Facts, Place, advice, listed, next_steps, place_of
 from tests.cli.conftest import Shop
 from tests.cli.program import Done, run
@@ -140,16 +140,16 @@ def test_where_a_key_belongs() -> None:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        (Entry("k", "lease", "held", 5, "a:1", token_hint="x-1"), "Wait for its end"),
-        (Entry("k", "lease", "held", None, "a:1", token_hint="x-1"), "Free it: dibs release"),
-        (Entry("k", "done", "done", 90, token_hint="x-1-done"), "Wait 1m30s"),
-        (Entry("k", "cached", "value", 5), "dibs invalidate 'it is' --namespace n:"),
-        (Entry("k", "schedule", "new", 5), "See that a scheduler runs"),
-        (Entry("k", "foreign", "string", None, token_hint="#1"), "dibs did not write it"),
-        (Entry("k", "rate", "counting", 5), "DEL lets a whole burst through"),
+        (KeyInfo("k", "lease", "held", 5, "a:1", token_hint="x-1"), "Wait for its end"),
+        (KeyInfo("k", "lease", "held", None, "a:1", token_hint="x-1"), "Free it: dibs release"),
+        (KeyInfo("k", "done", "done", 90, token_hint="x-1-done"), "Wait 1m30s"),
+        (KeyInfo("k", "cached", "value", 5), "dibs invalidate 'it is' --namespace n:"),
+        (KeyInfo("k", "schedule", "new", 5), "See that a scheduler runs"),
+        (KeyInfo("k", "foreign", "string", None, token_hint="#1"), "dibs did not write it"),
+        (KeyInfo("k", "rate", "counting", 5), "DEL lets a whole burst through"),
     ],
 )
-def test_there_is_advice_for_every_kind(entry: Entry, said: str) -> None:
+def test_there_is_advice_for_every_kind(entry: KeyInfo, said: str) -> None:
     """A command that can be pasted, where there is one."""
     found = Facts(Place("n:", "it is"), entry, False, 3.0, "unknown")
     assert any(said in line for line in advice(found)), advice(found)

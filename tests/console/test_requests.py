@@ -8,10 +8,10 @@ import pytest
 from dibs.console.http import (
     COOKIE,
     HEADER,
-    Request,
-    Response,
-    answered,
+    ConsoleRequest,
+    ConsoleResponse,
     release_in,
+    respond,
 )
 
 TOKEN = "0123456789abcdef" * 2
@@ -25,17 +25,17 @@ OURS = {
 
 
 def reply(path: str = "/", method: str = "GET", root: str = "/dibs", **headers: str) -> Any:
-    request = Request(
+    request = ConsoleRequest(
         method, path, root, "", {key.replace("_", "-"): headers[key] for key in headers}
     )
-    return answered(request, is_live=True, new_token=TOKEN)
+    return respond(request, is_live=True, new_token=TOKEN)
 
 
-def posted(**changes: str | None) -> Response | None:
+def posted(**changes: str | None) -> ConsoleResponse | None:
     headers = {**OURS, **{name.replace("_", "-"): value for name, value in changes.items()}}
     given = {name: value for name, value in headers.items() if value is not None}
-    request = Request("POST", "/api/release", "/dibs", "", given)
-    return answered(request, is_live=True, new_token="")
+    request = ConsoleRequest("POST", "/api/release", "/dibs", "", given)
+    return respond(request, is_live=True, new_token="")
 
 
 def test_a_release_from_our_own_page_is_heard() -> None:
@@ -106,8 +106,8 @@ def test_the_cookie_is_for_the_console_alone_and_not_for_scripts() -> None:
     cookie = dict(reply().headers)["Set-Cookie"]
     assert cookie == f"{COOKIE}={TOKEN}; HttpOnly; SameSite=Strict"
     assert "Set-Cookie" not in dict(reply(cookie=f"{COOKIE}={TOKEN}").headers)
-    https = Request("GET", "/", "", "", {}, is_https=True)
-    page = answered(https, is_live=True, new_token=TOKEN)
+    https = ConsoleRequest("GET", "/", "", "", {}, is_https=True)
+    page = respond(https, is_live=True, new_token=TOKEN)
     assert page is not None
     assert dict(page.headers)["Set-Cookie"].endswith("; HttpOnly; SameSite=Strict; Secure")
 
@@ -128,8 +128,8 @@ def test_only_the_files_of_the_page_are_served(path: str) -> None:
 
 def test_a_query_of_many_fields_is_as_if_there_were_none() -> None:
     """Queries come from anywhere."""
-    assert Request("GET", "/", "", "a=1&" * 1000, {}).fields == {}
-    assert Request("GET", "/", "", "group=cached&page=%32", {}).fields == {
+    assert ConsoleRequest("GET", "/", "", "a=1&" * 1000, {}).fields == {}
+    assert ConsoleRequest("GET", "/", "", "group=cached&page=%32", {}).fields == {
         "group": "cached",
         "page": "2",
     }

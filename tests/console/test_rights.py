@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dibs import UsageError
-from dibs.console.rights import Rules, asked, checked_rules, decided
+from dibs.console.http import Rules, asked, checked_rules, decided
 
 
 @pytest.mark.parametrize("rule", [None, True, False, "everybody", 1, {}])

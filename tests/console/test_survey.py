@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dibs._interface import MOST_SHOWN, Entry, Page, Permit
+from dibs._interface import MOST_SHOWN, KeyInfo, Page, Permit
 from dibs.console.survey import (
     MOST_KEYS,
     MOST_ROWS,
@@ -10,17 +10,17 @@ from dibs.console.survey import (
     PAGE,
     Search,
     Survey,
-    View,
+    SurveyView,
     page_of,
     view_of,
 )
 
-FIRST = View()
+FIRST = SurveyView()
 
 
-def lease(number: int, **facts: Any) -> Entry:
+def lease(number: int, **facts: Any) -> KeyInfo:
     facts = {"remaining": 5.0 + number, "holder": "web-1:7", "token_hint": f"abc-{number}", **facts}
-    return Entry(f"order:{number}", "lease", "held", **facts)
+    return KeyInfo(f"order:{number}", "lease", "held", **facts)
 
 
 def swept(*pages: Page, now: float = 100.0) -> Survey:
@@ -31,7 +31,9 @@ def swept(*pages: Page, now: float = 100.0) -> Survey:
     return survey
 
 
-def shown(survey: Survey, view: View = FIRST, now: float = 100.0, **rights: bool) -> dict[str, Any]:
+def shown(
+    survey: Survey, view: SurveyView = FIRST, now: float = 100.0, **rights: bool
+) -> dict[str, Any]:
     assert survey.shown is not None
     rights = {"keys": False, "release": False, **rights}
     return page_of(survey.shown, view, now, **rights)
@@ -50,12 +52,14 @@ def test_keys_are_shortened_and_notes_left_out_without_the_right_to_see_them() -
 
 def test_what_a_release_compares_is_only_for_those_who_may_release() -> None:
     """Of permits as well."""
-    permits = Entry("gpu", "permits", "held", 9.0, permits=(Permit("a:1", 9.0, "perm-1"),), taken=1)
+    permits = KeyInfo(
+        "gpu", "permits", "held", 9.0, permits=(Permit("a:1", 9.0, "perm-1"),), taken=1
+    )
     survey = swept(Page([lease(1), permits], None))
-    everything = [str(shown(survey, View(group))) for group in ("leases", "permits")]
+    everything = [str(shown(survey, SurveyView(group))) for group in ("leases", "permits")]
     assert not any("abc-1" in text or "perm-1" in text for text in everything)
     assert shown(survey, release=True)["rows"][0]["seen"] == "abc-1"
-    [row] = shown(survey, View("permits"), release=True)["rows"]
+    [row] = shown(survey, SurveyView("permits"), release=True)["rows"]
     assert row["permits"][0]["seen"] == "perm-1"
 
 
@@ -70,49 +74,49 @@ def test_remaining_times_run_on_between_two_readings() -> None:
 def test_rows_are_paged_sorted_and_filtered() -> None:
     """Fifty on a page; a page that is not there is the last one."""
     survey = swept(Page([lease(number) for number in range(PAGE + 10)], None))
-    first, beyond = shown(survey), shown(survey, View(number=9))
+    first, beyond = shown(survey), shown(survey, SurveyView(number=9))
     assert len(first["rows"]) == PAGE and first["pages"] == 2
     assert beyond["page"] == 2 and len(beyond["rows"]) == 10
-    last_first = shown(survey, View(order="ends last"), keys=True)["rows"]
+    last_first = shown(survey, SurveyView(order="ends last"), keys=True)["rows"]
     assert last_first[0]["key"] == f"order:{PAGE + 9}"
-    found = shown(survey, View(text="ORDER:33"), keys=True)
+    found = shown(survey, SurveyView(text="ORDER:33"), keys=True)
     assert [row["key"] for row in found["rows"]] == ["order:33"]
-    assert shown(survey, View(text="web-1"))["matching"] == PAGE + 10
+    assert shown(survey, SurveyView(text="web-1"))["matching"] == PAGE + 10
 
 
 def test_a_hidden_key_cannot_be_searched_for() -> None:
     """Or its parts could be guessed, letter by letter."""
     survey = swept(Page([lease(42)], None))
-    assert shown(survey, View(text="42"), keys=True)["matching"] == 1
+    assert shown(survey, SurveyView(text="42"), keys=True)["matching"] == 1
     short = shown(survey)["rows"][0]["key"]
-    assert shown(survey, View(text="order:42"))["matching"] == 0
-    assert shown(survey, View(text=short))["matching"] == 1
+    assert shown(survey, SurveyView(text="order:42"))["matching"] == 0
+    assert shown(survey, SurveyView(text=short))["matching"] == 1
 
 
 def test_a_very_long_key_is_cut_and_still_told_from_others() -> None:
     """dibs has none, but others may: they are megabytes, to be kept and sent once a second."""
     long = "x" * 500_000
     keys = [f"{long}:1", f"{long}:2", f"big:{long}", f"lock:{{{long}}}"]
-    entries = [Entry(key, "foreign", "string", of=key) for key in keys]
+    entries = [KeyInfo(key, "foreign", "string", of=key) for key in keys]
     survey = swept(Page(entries, "1"), Page(entries, None))
     for keys_too in (False, True):
-        rows = shown(survey, View("others"), keys=keys_too)["rows"]
+        rows = shown(survey, SurveyView("others"), keys=keys_too)["rows"]
         assert len({row["id"] for row in rows}) == len(rows) == 4
         assert len(str(rows)) < 4 * 3 * MOST_SHOWN
     assert survey.last is not None and survey.last.counts["others"] == 4
-    assert shown(survey, View("others", text="BIG:xx"), keys=True)["matching"] == 1
+    assert shown(survey, SurveyView("others", text="BIG:xx"), keys=True)["matching"] == 1
 
 
 def test_memory_is_bounded_and_everything_is_counted() -> None:
     """The first rows of each kind are kept, all others are counted; one kind does not displace
     another."""
     many = [lease(number) for number in range(MOST_ROWS + 500)]
-    cached = Entry("menu:1", "cached", "value", 60.0)
+    cached = KeyInfo("menu:1", "cached", "value", 60.0)
     survey = swept(Page(many, "1"), Page([cached], None))
     assert survey.last is not None
     assert survey.last.counts["leases"] == MOST_ROWS + 500
     assert shown(survey)["listed"] == MOST_ROWS
-    assert shown(survey, View("cached"))["matching"] == 1
+    assert shown(survey, SurveyView("cached"))["matching"] == 1
 
 
 def test_rows_are_sorted_over_all_keys() -> None:
@@ -120,7 +124,7 @@ def test_rows_are_sorted_over_all_keys() -> None:
     many = [lease(number) for number in range(5 * MOST_ROWS)]
     pages = [Page(many[at : at + 500], "1") for at in range(0, len(many), 500)]
     survey = swept(*pages[:-1], pages[-1]._replace(cursor=None))
-    first, last = shown(survey), shown(survey, View(order="ends last"))
+    first, last = shown(survey), shown(survey, SurveyView(order="ends last"))
     assert first["rows"][0]["remaining"] == 5.0
     assert last["rows"][0]["remaining"] == 5.0 + len(many) - 1
     assert first["listed"] == MOST_ROWS and first["matching"] == len(many)
@@ -131,7 +135,7 @@ def test_a_text_is_looked_for_in_all_keys() -> None:
     # Ends that lie between those of others: it is in no list of first ones.
     many = [lease(number, holder=f"web-{number}:1") for number in range(5 * MOST_ROWS)]
     survey, wanted = swept(Page(many, None)), 5 * MOST_ROWS // 2
-    view = View(text=f"WEB-{wanted}:")
+    view = SurveyView(text=f"WEB-{wanted}:")
     assert shown(survey, view)["rows"] == [] and not shown(survey, view)["searched"]
     assert not survey.is_due(100.1, 2.0)
     survey.want(Search(view.text.casefold(), False), 100.1)
@@ -208,8 +212,8 @@ def test_an_old_sweep_gives_way_to_the_beginning_of_a_new_one() -> None:
 
 def test_a_view_that_makes_no_sense_is_the_first_one() -> None:
     """Queries come from anywhere."""
-    assert view_of({}) == View()
-    assert view_of({"group": "x", "order": "y", "page": "-1"}) == View()
-    assert view_of({"page": "²"}) == View()
-    assert view_of({"page": "9" * 5000}) == View()
-    assert view_of({"group": "cached", "page": "3"}) == View("cached", number=3)
+    assert view_of({}) == SurveyView()
+    assert view_of({"group": "x", "order": "y", "page": "-1"}) == SurveyView()
+    assert view_of({"page": "²"}) == SurveyView()
+    assert view_of({"page": "9" * 5000}) == SurveyView()
+    assert view_of({"group": "cached", "page": "3"}) == SurveyView("cached", number=3)

@@ -1,6 +1,6 @@
 """Engines as servers of several ages have them."""
 
-from dibs._core.engine import Engine
+from dibs._core.capabilities import Engine
 
 ENGINES = [
     Engine(set_nx_get=True, compare_delete="DELEX"),

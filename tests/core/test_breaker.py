@@ -2,7 +2,7 @@
 
 import pytest
 
-from dibs._core.breaker import Breaker, Limits
+from dibs._core.connection import Breaker, Limits
 
 
 def test_the_breaker_tells_news_once() -> None:

@@ -16,11 +16,10 @@ from dibs._core.cache import (
     read_reply,
     read_validity,
 )
-from dibs._core.cache_options import CacheOptions
-from dibs._core.codec import FAILURE, JsonCodec, frame, mark
+from dibs._core.codec import FAILURE, JsonCodec, frame, loading_mark
 from dibs._core.lease import token_maker
 from dibs._core.once import running_record
-from dibs._core.options import Settings
+from dibs._core.options import CacheOptions, Settings
 from dibs._core.watch import Tracked, Watching
 
 
@@ -93,7 +92,7 @@ def test_without_its_life_a_value_is_fresh() -> None:
     ("data", "state"),
     [
         (None, "missing"),
-        (mark(TOKEN), "missing"),  # it is being loaded
+        (loading_mark(TOKEN), "missing"),  # it is being loaded
         (frame(FAILURE, "-", 0.0, 0.0, b"out of soup"), "failed"),
         (TOKEN, "held"),
         (running_record(TOKEN, b"-", 0.0), "held"),
@@ -120,7 +119,7 @@ def test_a_failure_is_remembered_as_long_as_it_is_fresh() -> None:
 
 def test_behind_the_mark_of_a_refresh_stands_the_value() -> None:
     """It is served for as long as it would have lived: the mark says what was left."""
-    behind = mark(TOKEN) + b" 600000\n" + stored()
+    behind = loading_mark(TOKEN) + b" 600000\n" + stored()
     found = read_reply([behind, 630_000], kept())
     assert (found.state, found.life) == ("fresh", 30)
     assert read_reply([behind, 600_000], kept()).state == "missing"

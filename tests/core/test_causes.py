@@ -8,8 +8,8 @@ import pytest
 import redis.exceptions
 
 from dibs import Unavailable
-from dibs._core.breaker import Breaker, Outage
 from dibs._core.causes import SENTENCES, cause_for, code_of_reply
+from dibs._core.connection import Breaker, Outage
 from dibs._core.lease import (
     mistake,
     store_is_out,

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dibs._core.abandoned import can_end
-from dibs._core.breaker import Outage
 from dibs._core.causes import cause_for
 from dibs._core.connection import (
     MOST_CLOSED,
@@ -18,6 +17,7 @@ from dibs._core.connection import (
     Attempt,
     Circuit,
     Next,
+    Outage,
     Outbox,
     TimeLimit,
     pause_after,

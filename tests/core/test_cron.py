@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dibs import UsageError
-from dibs._core.cron import MOST_COUNTED, NAMED, Cron
+from dibs._core.schedule import MOST_COUNTED, NAMED, Cron
 from tests.crons import against_croniter, changes, differences
 
 BERLIN, CHATHAM = ZoneInfo("Europe/Berlin"), ZoneInfo("Pacific/Chatham")

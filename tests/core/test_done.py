@@ -11,15 +11,15 @@ from dibs import UsageError
 from dibs._core.done import (
     DIALECTS,
     ELSEWHERE,
-    LONGEST_KEY,
+    LONGEST_RECORD_KEY,
+    DoneRecord,
     Ours,
-    Record,
     Recorded,
-    Rows,
+    TableRows,
     create,
+    database_failure,
     ddl,
     dialect_called,
-    failure_of,
     finish,
     look,
     row_key,
@@ -28,11 +28,11 @@ from dibs._core.done import (
     with_percent,
 )
 
-RECORD = Record("order:c7", "5a1f-2c", "-", 60_000)
+RECORD = DoneRecord("order:c7", "5a1f-2c", "-", 60_000)
 POSTGRESQL, SQLITE, MARIADB = (DIALECTS[name] for name in ("postgresql", "sqlite", "mariadb"))
 
 
-def played(steps: Any, *answers: Rows) -> tuple[list[str], Any]:
+def played(steps: Any, *answers: TableRows) -> tuple[list[str], Any]:
     """The statements of *steps*, each sent one of *answers*; and what it returns."""
     statements, sent = [], iter(answers)
     try:
@@ -48,7 +48,7 @@ def played(steps: Any, *answers: Rows) -> tuple[list[str], Any]:
 
 
 @pytest.mark.parametrize(
-    "key", ["a", "order:c7", "order: ", "訂單:七", "É", "x" * LONGEST_KEY], ids=ascii
+    "key", ["a", "order:c7", "order: ", "訂單:七", "É", "x" * LONGEST_RECORD_KEY], ids=ascii
 )
 def test_a_key_that_every_database_can_hold_is_the_key_of_the_row(key: str) -> None:
     """So that a person finds it."""
@@ -61,7 +61,7 @@ def test_a_key_that_every_database_can_hold_is_the_key_of_the_row(key: str) -> N
 def test_any_other_key_is_shortened_and_hashed(key: bytes) -> None:
     """PostgreSQL takes no NUL and no broken UTF-8, MySQL no more than 255 bytes."""
     made = row_key(key)
-    assert len(made.encode()) <= LONGEST_KEY
+    assert len(made.encode()) <= LONGEST_RECORD_KEY
     assert "\0" not in made
     assert made != row_key(key + b"y")
 
@@ -173,7 +173,7 @@ class DriverError(Exception):
 )
 def test_an_error_is_read_by_its_code_not_by_its_class(error: Exception, failure: str) -> None:
     """Every driver has classes of its own; codes are those of the database."""
-    assert failure_of(error) == failure
+    assert database_failure(error) == failure
     outer = RuntimeError()
     outer.__cause__ = error
-    assert failure_of(outer) == failure
+    assert database_failure(outer) == failure

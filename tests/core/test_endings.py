@@ -6,15 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dibs._core.capabilities import Engine
 from dibs._core.endings import (
     COMPLETED,
     LARGEST_RESULT,
     MOST_KEPT,
+    ClaimRecord,
     DoneRequest,
+    EndingVerdict,
     Met,
-    Record,
-    Verdict,
-    Write,
+    RecordWrite,
     end_request,
     first_write,
     free_request,
@@ -26,11 +27,16 @@ from dibs._core.endings import (
     warning_for,
     write_request,
 )
-from dibs._core.engine import Engine
-from dibs._core.lease import HoldCall, LeaseState, release_request, shorten_request
+from dibs._core.lease import (
+    HoldCall,
+    LeaseState,
+    release_permit,
+    release_request,
+    shorten_permit,
+    shorten_request,
+)
 from dibs._core.once import complete_request, done_record, read_record, running_record
 from dibs._core.options import HoldOptions, Settings
-from dibs._core.permits import release_permit, shorten_permit
 from dibs._core.request import ErrorReply
 
 from .engines import ENGINES
@@ -104,7 +110,7 @@ class Store:
         """Longer values are refused."""
         self.clock = 1_000_000
 
-    def execute(self, record: Record, write: Write) -> Met:
+    def execute(self, record: ClaimRecord, write: RecordWrite) -> Met:
         """As SET IFEQ and once_record.lua do."""
         value = record.value(write.left)
         is_plain = write.free_until is None and not write.forced
@@ -137,13 +143,13 @@ def test_whatever_the_end_meets(
 ) -> None:
     """Between the writes the claim expires, others take the key and end, memory runs out: what is
     another's is never touched, and where the key is ours or free it counts as done."""
-    store, record = Store(value, is_full=is_full, most=most), Record(CLAIM, result, 60_000)
+    store, record = Store(value, is_full=is_full, most=most), ClaimRecord(CLAIM, result, 60_000)
     was_taken, was_full, write = value == OTHER, is_full, first_write(record)
     for number in range(7):
         before = store.value
         step = next_write(record, write, store.execute(record, write))
         assert before in (None, CLAIM, store.value), "another's is not touched"
-        if not isinstance(step, Write):
+        if not isinstance(step, RecordWrite):
             break
         write = step
         match steps[number] if number < len(steps) else "stay":
@@ -159,7 +165,7 @@ def test_whatever_the_end_meets(
                 store.clock += 1000
     else:
         pytest.fail("it never ends")
-    assert isinstance(step, Verdict), "done alone is always taken"
+    assert isinstance(step, EndingVerdict), "done alone is always taken"
     if step.kind == "late":
         assert was_taken
     else:
@@ -174,12 +180,12 @@ def test_whatever_the_end_meets(
 
 def test_a_copy_that_arrives_late_does_nothing() -> None:
     """Of the write to a free key: the record is there, or its time is over."""
-    store, record = Store(None, is_full=False, most=10_000), Record(CLAIM, b"{}", 60_000)
+    store, record = Store(None, is_full=False, most=10_000), ClaimRecord(CLAIM, b"{}", 60_000)
     asked = next_write(record, first_write(record), store.execute(record, first_write(record)))
-    assert asked == Write("result", 0)
+    assert asked == RecordWrite("result", 0)
     write = next_write(record, asked, store.execute(record, asked))
-    assert write == Write("result", store.clock + 60_000)
-    assert next_write(record, write, store.execute(record, write)) == Verdict(
+    assert write == RecordWrite("result", store.clock + 60_000)
+    assert next_write(record, write, store.execute(record, write)) == EndingVerdict(
         "completed", was_free=True
     )
     assert store.execute(record, write) == Met("written")
@@ -191,9 +197,9 @@ def test_done_alone_is_not_longer_than_the_claim() -> None:
     """On a full server it takes no memory; a long note goes first."""
     for note in (b"", b"\njob-17", "\n工作十七".encode(), "\n作".encode() * 60):
         claim = running_record(TOKEN, b"f" * 32, 1_731_640_000.0, note)
-        done = Record(claim, b"result", 1000).value("done")
+        done = ClaimRecord(claim, b"result", 1000).value("done")
         assert len(done) <= len(claim) and read_record(done, 1.0).fingerprint == b"f" * 32
-    assert Record(CLAIM, b"{}", 1).value("result") == done_record(CLAIM, b"{}")
+    assert ClaimRecord(CLAIM, b"{}", 1).value("result") == done_record(CLAIM, b"{}")
 
 
 def test_a_result_beyond_every_limit_is_not_sent() -> None:
@@ -203,23 +209,29 @@ def test_a_result_beyond_every_limit_is_not_sent() -> None:
         def __len__(self) -> int:
             return LARGEST_RESULT + 1
 
-    assert first_write(Record(CLAIM, Long(b"x"), 1)).left == "done"
-    said = warning_for(Verdict("completed", is_reduced=True), None)
+    assert first_write(ClaimRecord(CLAIM, Long(b"x"), 1)).left == "done"
+    said = warning_for(EndingVerdict("completed", is_reduced=True), None)
     assert said is not None and "bytes" in said
-    long = Record(CLAIM, b"x" * MOST_KEPT, 1)
-    request = write_request(ENGINES[0], b"k", long, Write("result"), long.value("result"), 5.0)
+    long = ClaimRecord(CLAIM, b"x" * MOST_KEPT, 1)
+    request = write_request(
+        ENGINES[0], b"k", long, RecordWrite("result"), long.value("result"), 5.0
+    )
     assert request.until == 0.0
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_usual_write_is_a_compare_and_set(engine: Engine) -> None:
     """Worth delivering until the lease ends by itself; others go by script."""
-    record = Record(CLAIM, b"{}", 7000)
+    record = ClaimRecord(CLAIM, b"{}", 7000)
     value = record.value("result")
-    usual = write_request(engine, b"k", record, Write("result"), value, 105.0)
+    usual = write_request(engine, b"k", record, RecordWrite("result"), value, 105.0)
     assert usual.payload == complete_request(engine, b"k", CLAIM, value, 7000, 105.0).payload
     assert usual.until == 105.0
-    for write in (Write("result", 0), Write("done", None, True), Write("done", 17, True)):
+    for write in (
+        RecordWrite("result", 0),
+        RecordWrite("done", None, True),
+        RecordWrite("done", 17, True),
+    ):
         other = write_request(engine, b"k", record, write, record.value(write.left), 105.0)
         assert b"once_record.lua" in other.payload and not other.until
     later = DoneRequest(b"k", record, 60.0)
@@ -240,7 +252,7 @@ def test_the_usual_write_is_a_compare_and_set(engine: Engine) -> None:
 )
 def test_what_a_write_has_met(reply: Any, met: Met) -> None:
     """By compare-and-set the old value, by script a number."""
-    record = Record(CLAIM, b"{}", 7000)
+    record = ClaimRecord(CLAIM, b"{}", 7000)
     assert read_write(record, record.value("result"), reply) == met
 
 

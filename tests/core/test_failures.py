@@ -3,7 +3,7 @@
 import pytest
 
 from dibs import Unavailable, UsageError
-from dibs._core.failures import Absent, failure_of, load_error, picked
+from dibs._core.causes import Absent, failure_name, load_error, picked
 
 
 def test_what_a_load_returned_for_each_item() -> None:
@@ -17,7 +17,7 @@ def test_what_a_load_returned_for_each_item() -> None:
 
 def test_a_remembered_failure_carries_the_name_of_its_exception() -> None:
     """Not the exception: it may hold anything, and its class may not be known here."""
-    error = load_error(failure_of(OSError("the bank of 42 is closed")), "rate:{x}")
+    error = load_error(failure_name(OSError("the bank of 42 is closed")), "rate:{x}")
     assert isinstance(error, Unavailable)
     assert (error.cause, error.failure, error.name) == ("load_failed", "OSError", "rate:{x}")
     assert "42" not in str(error)
@@ -25,9 +25,9 @@ def test_a_remembered_failure_carries_the_name_of_its_exception() -> None:
 
 def test_an_item_without_a_value_is_remembered_as_such() -> None:
     """No class of somebody else is taken for it; callers get a plain Unavailable."""
-    absent = load_error(failure_of(Absent("menu:{x}")), "menu:{x}")
+    absent = load_error(failure_name(Absent("menu:{x}")), "menu:{x}")
     assert isinstance(absent, Absent)
-    other = load_error(failure_of(type("Absent", (Exception,), {})()), "menu:{x}")
+    other = load_error(failure_name(type("Absent", (Exception,), {})()), "menu:{x}")
     assert not isinstance(other, Absent)
     error = absent.as_unavailable()
     assert type(error) is Unavailable

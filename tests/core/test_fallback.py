@@ -2,9 +2,8 @@
 
 import pytest
 
-from dibs._core.connection import undelivered
-from dibs._core.engine import Engine
-from dibs._core.fallback import by_script
+from dibs._core.capabilities import Engine, by_script
+from dibs._core.connection import worth_repeating
 from dibs._core.lease import acquire_request, release_request, shorten_request, value_request
 from dibs._core.once import complete_request
 from dibs._core.request import ErrorReply, Request, commands_in
@@ -50,7 +49,7 @@ def test_other_errors_and_other_requests_stay_as_they_are() -> None:
 def test_what_is_delivered_later_is_delivered_to_an_older_server_as_well() -> None:
     """Sent again: what the server cannot do now, and by script what it can never do."""
     release = release_request(ENGINES[1], b"k", b"t", 9.0)
-    assert undelivered(release, 1) is None
-    assert undelivered(release, ErrorReply("LOADING the dataset")) is release
-    assert words_of(undelivered(release, LACKING))[0][0] == b"EVAL"
-    assert undelivered(release, ErrorReply("NOPERM no permissions")) is None
+    assert worth_repeating(release, 1) is None
+    assert worth_repeating(release, ErrorReply("LOADING the dataset")) is release
+    assert words_of(worth_repeating(release, LACKING))[0][0] == b"EVAL"
+    assert worth_repeating(release, ErrorReply("NOPERM no permissions")) is None

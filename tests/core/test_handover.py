@@ -6,17 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs._core.handover import (
-    Elsewhere,
+from dibs._core.lease import (
+    HeldElsewhere,
+    HoldCall,
+    LeaseState,
     Resumed,
     hand_back_request,
+    note_in,
     read_resume,
     resume_request,
     secret_in,
+    secret_of,
     token_for,
+    token_maker,
     with_secret_of,
 )
-from dibs._core.lease import HoldCall, LeaseState, note_in, secret_of, token_maker
 from dibs._core.once import encoded_note, read_record, running_record, since_in, with_note
 from dibs._core.options import HoldOptions, Settings
 from dibs.errors import UsageError
@@ -78,9 +82,9 @@ def test_what_the_answers_mean() -> None:
     """Continued, with or without a fence; somebody else's, for how long; nobody's."""
     assert read_resume([b"v", 1, 0], PLAIN) == Resumed(b"v", None)
     assert read_resume([b"v", 1, 17], FENCED) == Resumed(b"v", 17)
-    assert read_resume([b"v", 0, 1500], PLAIN) == Elsewhere(b"v", 1.5)
-    assert read_resume([b"v", 0, -1], PLAIN) == Elsewhere(b"v", math.inf)
-    assert read_resume([None, 0, -2], PLAIN) == Elsewhere(None, 0.0)
+    assert read_resume([b"v", 0, 1500], PLAIN) == HeldElsewhere(b"v", 1.5)
+    assert read_resume([b"v", 0, -1], PLAIN) == HeldElsewhere(b"v", math.inf)
+    assert read_resume([None, 0, -2], PLAIN) == HeldElsewhere(None, 0.0)
 
 
 def test_a_lease_knows_its_key_under_the_old_and_the_new_value() -> None:

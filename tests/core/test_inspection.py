@@ -5,30 +5,28 @@ from typing import Any
 
 import pytest
 
-from dibs._core.codec import frame, mark
-from dibs._core.entries import (
+from dibs._core.codec import frame, loading_mark
+from dibs._core.inspection import (
     HEAD,
-    Entry,
-    Found,
+    KeyInfo,
+    KeyReading,
     classify,
+    entry_request,
+    exactly,
     is_denied,
     is_gone,
     is_shortened,
-    proof_in,
-    shorten,
-    token_hint,
-    with_companions,
-)
-from dibs._core.inspection import (
-    exactly,
     named_secret,
     next_node,
     pattern_for,
+    proof_in,
     read_info,
     read_members,
     read_scan,
     scan_request,
-    value_request,
+    shorten,
+    token_hint,
+    with_companions,
 )
 from dibs._core.lease import token_maker
 from dibs._core.once import done_record, running_record
@@ -39,14 +37,18 @@ SECRET = b"0123456789abcdef01-2a"
 TOKEN = token_maker(b"0123456789abcdef01", b"web-1:77", 42)()
 
 
-def seen(key: str, value: bytes, pttl: int = 5000, namespace: str = "") -> Entry:
-    return classify(namespace, Found((namespace + key).encode(), b"string", [pttl, value]), NOW)
+def seen(key: str, value: bytes, pttl: int = 5000, namespace: str = "") -> KeyInfo:
+    return classify(
+        namespace, KeyReading((namespace + key).encode(), b"string", [pttl, value]), NOW
+    )
 
 
 def test_a_lease_says_who_has_it_and_for_how_long() -> None:
     """The holder, the remaining time; of the token only what tells two holdings apart."""
     found = seen("user:1", TOKEN)
-    assert found == Entry("user:1", "lease", "held", 5.0, "web-1:77", None, len(TOKEN), "012345-2a")
+    assert found == KeyInfo(
+        "user:1", "lease", "held", 5.0, "web-1:77", None, len(TOKEN), "012345-2a"
+    )
     assert SECRET.decode() not in repr(found)
 
 
@@ -86,8 +88,8 @@ def test_what_a_claim_left_behind_is_done() -> None:
     [
         (frame("json", "-", NOW - 9, 0.25, b"1"), "value", None, 9.0),
         (frame("!", "-", NOW - 9, 0.25, b"KeyError"), "failed", None, 9.0),
-        (mark(TOKEN), "loading", "web-1:77", None),
-        (mark(TOKEN) + b" 3600000\n" + frame("json", "-", NOW - 9, 0.25, b"1"), "loading",
+        (loading_mark(TOKEN), "loading", "web-1:77", None),
+        (loading_mark(TOKEN) + b" 3600000\n" + frame("json", "-", NOW - 9, 0.25, b"1"), "loading",
          "web-1:77", 9.0),
     ],
 )  # fmt: skip
@@ -102,7 +104,7 @@ def test_a_cached_value_says_how_old_it_is_and_who_loads_it(
 def test_only_the_beginning_of_a_value_is_needed() -> None:
     """The length is asked for where the value is longer than what was read."""
     head = frame("json", "-", NOW, 0.25, b"x" * 10_000)[:HEAD]
-    found = classify("", Found(b"menu:1", b"string", [1000, head], 10_040), NOW)
+    found = classify("", KeyReading(b"menu:1", b"string", [1000, head], 10_040), NOW)
     assert (found.kind, found.state, found.size) == ("cached", "value", 10_040)
 
 
@@ -143,31 +145,33 @@ def test_permits_are_listed_with_their_holders() -> None:
     """Flat as in RESP2, and nested as in RESP3; a sorted set of another program is foreign."""
     score = NOW * 1000 + 4000
     for members in ([TOKEN, b"%d" % score], [[TOKEN, score]]):
-        found = classify("", Found(b"gpu", b"zset", [4000, 3, members]), NOW)
+        found = classify("", KeyReading(b"gpu", b"zset", [4000, 3, members]), NOW)
         assert (found.kind, found.taken, len(found.permits)) == ("permits", 3, 1)
         assert found.permits[0] == ("web-1:77", pytest.approx(4), "012345-2a")
-    other = classify("", Found(b"top", b"zset", [-1, 1, [b"alice", b"7"]]), NOW)
+    other = classify("", KeyReading(b"top", b"zset", [-1, 1, [b"alice", b"7"]]), NOW)
     assert (other.kind, other.state) == ("foreign", "zset")
 
 
 def test_other_types_are_foreign() -> None:
     """Their values are not read."""
-    assert value_request(b"k", b"hash", NOW).payload.count(b"*") == 1
-    found = classify("", Found(b"k", b"hash", [-1]), NOW)
+    assert entry_request(b"k", b"hash", NOW).payload.count(b"*") == 1
+    found = classify("", KeyReading(b"k", b"hash", [-1]), NOW)
     assert (found.kind, found.state, found.size) == ("foreign", "hash", None)
 
 
 def test_a_key_that_the_user_may_not_see_is_named_and_nothing_else() -> None:
     """A user without the right to a command is another matter."""
     for text in ("NOPERM No permissions to access a key", "NOPERM … one of the keys used as args"):
-        assert classify("", Found(b"k", ErrorReply(text), []), NOW).state == "denied"
+        assert classify("", KeyReading(b"k", ErrorReply(text), []), NOW).state == "denied"
     assert not is_denied(ErrorReply("NOPERM User u has no permissions to run the 'type' command"))
 
 
 def test_a_key_that_ended_meanwhile_is_gone() -> None:
     """Between SCAN and TYPE, or between TYPE and PTTL."""
-    assert is_gone(Found(b"k", b"none", [-2])) and is_gone(Found(b"k", b"string", [-2, b""]))
-    assert not is_gone(Found(b"k", b"string", [-1, b""]))
+    assert is_gone(KeyReading(b"k", b"none", [-2])) and is_gone(
+        KeyReading(b"k", b"string", [-2, b""])
+    )
+    assert not is_gone(KeyReading(b"k", b"string", [-1, b""]))
 
 
 def test_companion_keys_add_the_fence_and_who_loads() -> None:
@@ -253,5 +257,5 @@ def test_numbers_that_nobody_can_use_are_no_error_and_become_json(
     key: bytes, kind: bytes, values: list[Any]
 ) -> None:
     """One strange key must not hide all others from a list, nor make its JSON invalid."""
-    entry = classify("", Found(key, kind, values), 1.0)
+    entry = classify("", KeyReading(key, kind, values), 1.0)
     json.dumps(entry, allow_nan=False)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dibs import UsageError
-from dibs._core.items import ItemTemplate
+from dibs._core.cache import ItemTemplate
 
 
 class Shop:

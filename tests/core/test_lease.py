@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs._core.engine import Engine
+from dibs._core.capabilities import Engine
 from dibs._core.lease import (
     Holding,
     Won,

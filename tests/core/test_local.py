@@ -1,6 +1,6 @@
 """The local memory of values: bounded, and emptied by every doubt."""
 
-from dibs._core.local import ABSENT, Local, Ticket
+from dibs._core.cache import ABSENT, Local, Ticket
 
 
 def test_local_memory_is_bounded_and_doubts() -> None:

@@ -6,8 +6,9 @@ from typing import Any, get_type_hints
 import pytest
 
 from dibs import AsyncDibs, Dibs, UsageError
-from dibs._core.cache_options import CacheKeywords, CacheOptions
 from dibs._core.options import (
+    CacheKeywords,
+    CacheOptions,
     ClaimKeywords,
     ClaimOptions,
     HoldKeywords,

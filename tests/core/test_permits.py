@@ -4,11 +4,14 @@ import math
 
 import pytest
 
-from dibs._core.engine import run_script
-from dibs._core.lease import WON, HoldCall, Holding, LeaseState, Won
-from dibs._core.options import HoldOptions, Settings
-from dibs._core.permits import (
+from dibs._core.capabilities import run_script
+from dibs._core.lease import (
+    WON,
     AllTaken,
+    HoldCall,
+    Holding,
+    LeaseState,
+    Won,
     count_request,
     has_changed,
     is_full,
@@ -20,6 +23,7 @@ from dibs._core.permits import (
     release_permit,
     script_request,
 )
+from dibs._core.options import HoldOptions, Settings
 from dibs._core.request import pack
 
 from .engines import ENGINES

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dibs import UsageError
-from dibs._core.cron import Cron
 from dibs._core.options import Settings
 from dibs._core.schedule import (
     GRACE_MS,
     KEPT_MS,
     MOST_AHEAD_MS,
+    Cron,
+    FireRule,
     Interval,
     Look,
-    Rule,
     ScheduleOptions,
     clock_offset,
     is_apart,
@@ -163,7 +163,7 @@ def test_a_fire_that_is_taken_over_is_not_missed() -> None:
     st.lists(st.integers(0, 400_000), min_size=1, max_size=30),
     st.sampled_from(["once", "skip"]),
 )
-def test_every_fire_is_over_once_in_order(rule: Rule, pauses: list[int], missed: Any) -> None:
+def test_every_fire_is_over_once_in_order(rule: FireRule, pauses: list[int], missed: Any) -> None:
     """Over any history of looks: fires grow, each is run, or counted as missed, exactly once."""
     start = now = last = rule.latest(NOON)
     runs: list[int] = []

@@ -3,23 +3,22 @@
 import pytest
 
 from dibs import UsageError
-from dibs._core.cache import read_lock, read_reply
-from dibs._core.cache_options import CacheOptions
-from dibs._core.capabilities import must_allow
-from dibs._core.codec import FAILURE, frame
-from dibs._core.engine import Engine
-from dibs._core.lease import mistake
-from dibs._core.options import Settings
-from dibs._core.request import ErrorReply
-from dibs._core.tags import (
+from dibs._core.cache import (
     TAG_LIFE,
-    begin_request,
     checked_tags,
     read_begun,
+    read_lock,
+    read_reply,
     read_versions,
     tag_key,
     tag_keys,
+    tag_version_request,
 )
+from dibs._core.capabilities import Engine, must_allow
+from dibs._core.codec import FAILURE, frame
+from dibs._core.lease import mistake
+from dibs._core.options import CacheOptions, Settings
+from dibs._core.request import ErrorReply
 
 OPTIONS = CacheOptions(Settings("", "open"), ttl=60)
 
@@ -79,8 +78,8 @@ def test_where_versions_live_and_what_is_no_tag() -> None:
 
 def test_a_version_outlives_the_values_that_have_it() -> None:
     """Twice as long as they live, and for a day at least. An error is no version."""
-    assert b"%d" % round(TAG_LIFE * 1000) in begin_request(b"t", b"v", 60).payload
-    assert b"400000000" in begin_request(b"t", b"v", 200_000).payload
+    assert b"%d" % round(TAG_LIFE * 1000) in tag_version_request(b"t", b"v", 60).payload
+    assert b"400000000" in tag_version_request(b"t", b"v", 200_000).payload
     assert read_versions([b"v", None, ErrorReply("WRONGTYPE x")]) == [b"v", None, None]
 
 

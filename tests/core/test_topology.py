@@ -4,7 +4,7 @@ import pytest
 
 from dibs._core.lease import store_is_out
 from dibs._core.request import ErrorReply
-from dibs._core.topology import (
+from dibs._core.slots import (
     Master,
     Reconnections,
     choose,

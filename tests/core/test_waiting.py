@@ -2,7 +2,7 @@
 
 from dibs._core.lease import HoldCall
 from dibs._core.options import HoldOptions, Settings
-from dibs._core.waiting import Waiter, note_request, read_notes, unnote_request
+from dibs._core.waiting import WaitingProcess, note_request, read_notes, unnote_request
 
 OPTIONS = HoldOptions(Settings("shop:", "open"), ttl=5, wait=5)
 CALL = HoldCall(b"shop:k", "k", None, OPTIONS)
@@ -19,7 +19,7 @@ def test_notes_are_read_the_longest_first() -> None:
     notes = [b"0123456789ab@" + each for each in (b"a:1 9000", b"b:2 5000", b"c:3 99000", b"d:4 1")]
     scores = [b"20000", b"20000", b"20000", b"9000"]
     flat = [each for pair in zip(notes, scores, strict=True) for each in pair]
-    expected = (Waiter("b:2", 5.0), Waiter("a:1", 1.0), Waiter("c:3", 0.0))
+    expected = (WaitingProcess("b:2", 5.0), WaitingProcess("a:1", 1.0), WaitingProcess("c:3", 0.0))
     assert read_notes([*flat, b"text", b"20000"], 10.0) == expected
     nested = [[member, float(score)] for member, score in zip(notes, scores, strict=True)]
     assert read_notes(nested, 10.0) == expected, "as RESP3 has it"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from dibs import Dibs
-from dibs._core.breaker import CONNECT, DEFAULT_BUDGET
 from dibs._core.causes import SENTENCES
+from dibs._core.connection import CONNECT, DEFAULT_BUDGET
 from dibs.doctor.command import add_arguments as doctor_arguments
 from tests.integrations.test_opentelemetry import Metrics
 

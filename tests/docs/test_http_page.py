@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from dibs._http import problems
-from dibs._http.options import GuardOptions
-from dibs._http.policy import Policy
+from dibs._http.policy import GuardOptions, Policy
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "reference/http.md").read_text("utf-8")

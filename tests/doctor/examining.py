@@ -4,8 +4,7 @@ import shlex
 
 import redis
 
-from dibs.doctor.facts import Facts
-from dibs.doctor.finding import Finding
+from dibs.doctor.facts import Finding, TargetFacts
 from dibs.doctor.findings import findings
 from dibs.doctor.gather import gather
 from dibs.testing import Server
@@ -16,7 +15,7 @@ _BUSY = 20.0
 """What a busy machine may add to a time that is promised, in seconds."""
 
 
-def look(url: str, *, namespace: str = "", budget: float = PATIENT) -> Facts:
+def look(url: str, *, namespace: str = "", budget: float = PATIENT) -> TargetFacts:
     """The facts, within the time that is promised."""
     facts = gather(url, namespace=namespace, budget=budget)
     assert facts.seconds < 3 + _BUSY

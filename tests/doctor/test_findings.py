@@ -8,24 +8,26 @@ from pathlib import Path
 import pytest
 
 import dibs.doctor
-from dibs.doctor.connecting_rules import CASES
 from dibs.doctor.facts import (
     FIGURES,
     SETTINGS,
-    Asked,
     Clock,
     ClusterFacts,
-    Facts,
-    Failure,
+    ClusterNode,
+    ConnectionFailure,
+    Examination,
+    Finding,
     KeyFacts,
-    Node,
     SentinelFacts,
     ServerFacts,
+    TargetFacts,
+    amount,
+    milliseconds_text,
 )
-from dibs.doctor.finding import Finding, amount, milliseconds
 from dibs.doctor.findings import exit_code, findings
+from dibs.doctor.topology_rules import CASES
 
-ASKED = Asked("server", "cache:6379", namespace="shop:")
+ASKED = Examination("server", "cache:6379", namespace="shop:")
 WELL = ServerFacts(
     "cache:6379",
     protocol=3,
@@ -35,7 +37,7 @@ WELL = ServerFacts(
 
 
 def found(server: ServerFacts = WELL, **changes: object) -> dict[str, Finding]:
-    facts = replace(Facts(ASKED, (server,)), **changes)  # type: ignore[arg-type]
+    facts = replace(TargetFacts(ASKED, (server,)), **changes)  # type: ignore[arg-type]
     return {each.code: each for each in findings(facts)}
 
 
@@ -57,7 +59,7 @@ def test_a_server_without_a_fault_has_no_finding() -> None:
 @pytest.mark.parametrize("failure", CASES)
 def test_every_failure_has_a_finding_that_names_a_fix(failure: str) -> None:
     """With the address filled in, and nothing left to fill in."""
-    server = ServerFacts("cache:6379", failure=Failure(failure, "because"))
+    server = ServerFacts("cache:6379", failure=ConnectionFailure(failure, "because"))
     [finding] = found(server).values()
     assert finding.code == failure and finding.fix and "because" in finding.seen
     assert "{address}" not in repr(finding) and "{user}" not in repr(finding)
@@ -85,7 +87,8 @@ def test_a_quorum_is_only_lowered_where_that_helps_and_never_below_the_majority(
 def test_a_failure_that_nobody_knows_is_told_all_the_same() -> None:
     """As a connection that is closed."""
     assert (
-        found(ServerFacts("x:1", failure=Failure("strange", "why")))["strange"].severity == "error"
+        found(ServerFacts("x:1", failure=ConnectionFailure("strange", "why")))["strange"].severity
+        == "error"
     )
 
 
@@ -159,7 +162,7 @@ def test_latency_is_judged_by_the_budget(calls: tuple[float, ...], severity: str
     if finding:
         budget = float(finding.fix.rpartition("--budget ")[2].rstrip("."))
         patient = replace(ASKED, budget=budget)
-        assert not findings(Facts(patient, (replace(WELL, latency=calls),)))
+        assert not findings(TargetFacts(patient, (replace(WELL, latency=calls),)))
 
 
 def test_replicas_that_lag_are_told() -> None:
@@ -216,12 +219,12 @@ def test_keys_of_other_programs_are_told() -> None:
 
 def test_the_same_on_several_nodes_is_one_finding() -> None:
     """With the nodes that it concerns."""
-    nodes = tuple(Node(f"n:{port}", "primary", frozenset(), 8192) for port in (1, 2))
+    nodes = tuple(ClusterNode(f"n:{port}", "primary", frozenset(), 8192) for port in (1, 2))
     servers = tuple(
         replace(config(maxmemory_policy="allkeys-lru", maxmemory=9), address=node.address)
         for node in nodes
     )
-    facts = Facts(
+    facts = TargetFacts(
         replace(ASKED, kind="cluster"), servers, cluster=ClusterFacts(nodes=nodes, covered=16384)
     )
     [finding] = findings(facts)
@@ -237,16 +240,21 @@ def test_the_worst_comes_first() -> None:
 @pytest.mark.parametrize(
     ("facts", "code"),
     [
-        (Facts(ASKED, (WELL,)), 0),
-        (Facts(ASKED, (config(tcp_keepalive=0),)), 0),
-        (Facts(ASKED, (config(timeout=10),)), 1),
-        (Facts(ASKED, (ServerFacts("x", failure=Failure("auth-wrong", "")),)), 1),
-        (Facts(ASKED, (ServerFacts("x", failure=Failure("tls-ca", "")),)), 1),
-        (Facts(ASKED, (ServerFacts("x", failure=Failure("silent", "")),)), 3),
-        (Facts(ASKED, sentinels=(SentinelFacts("s", failure=Failure("refused", "")),)), 3),
+        (TargetFacts(ASKED, (WELL,)), 0),
+        (TargetFacts(ASKED, (config(tcp_keepalive=0),)), 0),
+        (TargetFacts(ASKED, (config(timeout=10),)), 1),
+        (TargetFacts(ASKED, (ServerFacts("x", failure=ConnectionFailure("auth-wrong", "")),)), 1),
+        (TargetFacts(ASKED, (ServerFacts("x", failure=ConnectionFailure("tls-ca", "")),)), 1),
+        (TargetFacts(ASKED, (ServerFacts("x", failure=ConnectionFailure("silent", "")),)), 3),
+        (
+            TargetFacts(
+                ASKED, sentinels=(SentinelFacts("s", failure=ConnectionFailure("refused", "")),)
+            ),
+            3,
+        ),
     ],
 )
-def test_the_exit_code_says_whether_somebody_answered(facts: Facts, code: int) -> None:
+def test_the_exit_code_says_whether_somebody_answered(facts: TargetFacts, code: int) -> None:
     """A note alone is no reason to stop a deployment."""
     assert exit_code(facts, findings(facts)) == code
 
@@ -256,7 +264,7 @@ def test_figures_are_written_for_people() -> None:
     assert [amount(size) for size in (0, 999, 1500, 104_857_600, 8 * 10**12)] == [
         "0 B", "999 B", "1.5 kB", "105 MB", "8 TB",
     ]  # fmt: skip
-    assert [milliseconds(each) for each in (0.00021, 0.0123, 0.25, 2)] == [
+    assert [milliseconds_text(each) for each in (0.00021, 0.0123, 0.25, 2)] == [
         "0.21 ms", "12 ms", "250 ms", "2000 ms",
     ]  # fmt: skip
 
@@ -286,7 +294,7 @@ def test_a_replica_with_another_clock_than_the_primary_is_found() -> None:
     """By how much, and on which side; what the measurement cannot tell is no finding."""
     server = ServerFacts("p:1", clock=Clock(10.0, 0.1))
     clocks = {"a:1": Clock(10.5, 0.1), "b:2": Clock(15.0, 0.1), "c:3": Clock(-50.0, 0.1)}
-    facts = Facts(replace(ASKED, kind="sentinel"), servers=(server,), clocks=clocks)
+    facts = TargetFacts(replace(ASKED, kind="sentinel"), servers=(server,), clocks=clocks)
     seen = [each.seen for each in findings(facts) if each.code == "sentinel-clock"]
     assert seen == [
         "The clock of the replica b:2 is 5.0 s behind the primary's.",

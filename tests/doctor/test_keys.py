@@ -3,8 +3,8 @@
 import pytest
 
 from dibs import Dibs
-from dibs.doctor.report import Style, as_text
-from dibs.doctor.scanning import MOST, namespace_in
+from dibs.doctor.report import ReportStyle, as_text
+from dibs.doctor.server import MOST, namespace_in
 from dibs.testing import Server
 
 from .examining import examine, look
@@ -59,7 +59,7 @@ def test_keys_of_other_types_under_the_namespace_are_found(valkey: Server) -> No
     found = examine(valkey.url, namespace="shop:")
     assert "1 hash, 1 list" in found["keys-foreign"].seen
     assert "keys-foreign" not in examine(valkey.url, namespace="menu:")
-    assert "shop:user" not in as_text(facts, list(found.values()), Style()) + repr(facts)
+    assert "shop:user" not in as_text(facts, list(found.values()), ReportStyle()) + repr(facts)
 
 
 def test_no_keys_are_no_finding(valkey: Server) -> None:

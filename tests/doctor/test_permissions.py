@@ -6,8 +6,8 @@ import pytest
 
 from dibs import Dibs
 from dibs.doctor.findings import exit_code, findings
-from dibs.doctor.report import summary
-from dibs.doctor.rights import COMMANDS, COSTS, VERBS
+from dibs.doctor.report import facts_summary
+from dibs.doctor.rights import COSTS, TRIED_COMMANDS, VERBS
 from dibs.testing import CommandFilter, Engine, Server
 
 from .examining import apply, examine, look
@@ -79,10 +79,10 @@ def test_the_doctor_says_whether_a_request_may_arrive_late(own_server: Server) -
     finding = examine(url, namespace="shop:")["acl-optional"]
     assert finding.severity == "note"
     assert finding.details == (f"client|kill: {COSTS['client|kill']}",)
-    assert "nothing before a repeat" in str(summary(look(url, namespace="shop:")))
+    assert "nothing before a repeat" in str(facts_summary(look(url, namespace="shop:")))
     apply(finding, own_server)
     assert "acl-optional" not in examine(url, namespace="shop:")
-    assert "CLIENT KILL before a repeat" in str(summary(look(url, namespace="shop:")))
+    assert "CLIENT KILL before a repeat" in str(facts_summary(look(url, namespace="shop:")))
 
 
 def test_a_server_without_the_end_of_connections_is_found(own_server: Server) -> None:
@@ -125,7 +125,7 @@ def test_a_pattern_that_only_reads_is_not_enough(own_server: Server) -> None:
 
 def test_what_could_not_be_asked_is_said(own_server: Server) -> None:
     """INFO, CONFIG, TIME and SCAN are not for everybody: that is a fact, not a finding."""
-    url = allow(own_server, *[each for each in COMMANDS if each not in ("delex", "time")])
+    url = allow(own_server, *[each for each in TRIED_COMMANDS if each not in ("delex", "time")])
     facts = look(url, namespace="shop:")
     [server] = facts.servers
     assert "this user may not run INFO" in server.unknown.values()

@@ -9,10 +9,9 @@ import sys
 import pytest
 
 from dibs.doctor.command import main, wants_colours
-from dibs.doctor.facts import Asked, Facts, ServerFacts
-from dibs.doctor.finding import Finding
+from dibs.doctor.facts import Examination, Finding, ServerFacts, TargetFacts
 from dibs.doctor.findings import findings
-from dibs.doctor.report import Style, as_json, as_text
+from dibs.doctor.report import ReportStyle, as_text, report_json
 from dibs.testing import Server
 
 from .examining import look
@@ -22,7 +21,7 @@ FINDING = Finding(
     "eviction", "error", "seen " * 40, "why " * 40, "fix " * 40, ("CONFIG SET x " + "y" * 90,)
 )
 SERVER = ServerFacts("cache:6379", protocol=3, commands={"get": "allowed"})
-FACTS = Facts(Asked("server", "cache:6379"), (SERVER,))
+FACTS = TargetFacts(Examination("server", "cache:6379"), (SERVER,))
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -88,13 +87,15 @@ def test_credentials_are_in_no_report(own_server: Server) -> None:
     ):
         facts = look(url)
         found = findings(facts)
-        assert "geheim" not in as_text(facts, found, Style()) + as_json(facts, found) + repr(facts)
+        assert "geheim" not in as_text(facts, found, ReportStyle()) + report_json(
+            facts, found
+        ) + repr(facts)
 
 
 @pytest.mark.parametrize("width", [50, 80, 100])
 def test_lines_fit_the_terminal_but_commands_are_not_broken(width: int) -> None:
     """A command is to be copied."""
-    lines = as_text(FACTS, [FINDING], Style(width)).splitlines()
+    lines = as_text(FACTS, [FINDING], ReportStyle(width)).splitlines()
     assert all(len(line) <= width or "CONFIG SET" in line for line in lines)
     assert any(line.strip() == FINDING.commands[0] for line in lines)
 
@@ -110,12 +111,12 @@ def test_colours_are_for_terminals_that_want_them() -> None:
     assert not wants_colours(Terminal(), {"TERM": "xterm", "NO_COLOR": "1"})
     assert not wants_colours(Terminal(), {"TERM": "dumb"})
     assert not wants_colours(io.StringIO(), {"TERM": "xterm"})
-    assert "\x1b[31m" in as_text(FACTS, [FINDING], Style(colours=True))
+    assert "\x1b[31m" in as_text(FACTS, [FINDING], ReportStyle(colours=True))
 
 
 def test_the_report_says_what_was_touched() -> None:
     """The key on which commands were tried."""
-    text = as_text(FACTS, [], Style(200))
+    text = as_text(FACTS, [], ReportStyle(200))
     assert "No finding" in text and "dibs:probe:5b0c1e2f7a93" in text
 
 

@@ -9,8 +9,16 @@ import pytest
 from dibs import UsageError
 from dibs._core.capabilities import Handshake, must_allow, read_engine
 from dibs._core.request import ErrorReply, Reply
-from dibs.doctor.facts import ServerFacts, Verdict
-from dibs.doctor.rights import COMMANDS, VERBS, about_keys, engine_in_use, lacks, tries, verdict
+from dibs.doctor.facts import CommandRight, ServerFacts
+from dibs.doctor.rights import (
+    TRIED_COMMANDS,
+    VERBS,
+    about_keys,
+    engine_in_use,
+    lacks,
+    tries,
+    verdict,
+)
 
 PAGE = Path(__file__).parents[2] / "docs/reference/targets.md"
 DENIED = ErrorReply("NOPERM this user has no permissions to run the 'x' command")
@@ -64,9 +72,9 @@ def _is_refused(engine: object, use: str) -> bool:
 def of_the_doctor(native: str, refused: set[str]) -> set[str]:
     """The verbs that do not work, by the table."""
     there = {native.lower()} if native != "LUA" else set()
-    commands: dict[str, Verdict] = {
+    commands: dict[str, CommandRight] = {
         name: "denied" if name in refused else "allowed"
-        for name in COMMANDS
+        for name in TRIED_COMMANDS
         if name not in ("delex", "delifeq") or name in there
     }
     known = read_engine(DENIED if "command|info" in refused else info(native))
@@ -114,8 +122,8 @@ def test_the_table_needs_no_more_than_the_page_says() -> None:
 def test_every_command_of_a_verb_is_tried() -> None:
     """With the key that does not exist, and no other."""
     needed = {name for verb in VERBS for name in (*verb.needs, *verb.by_script)}
-    assert needed <= set(COMMANDS)
-    assert tries("shop:probe").count(b"shop:probe") == len(COMMANDS) - 6
+    assert needed <= set(TRIED_COMMANDS)
+    assert tries("shop:probe").count(b"shop:probe") == len(TRIED_COMMANDS) - 6
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dibs.testing.engines import find
+from dibs.testing.servers import server_program
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
 # The wheel is hidden, as if it were not installed; the server says what it is.
@@ -53,7 +53,7 @@ def test_a_redis_server_on_the_path_is_used(tmp_path: Path) -> None:
 
 def test_a_valkey_server_on_the_path_is_preferred(tmp_path: Path) -> None:
     """Where both are installed, it is Valkey."""
-    program = str(find("valkey"))
+    program = str(server_program("valkey"))
     valkey = offer(tmp_path, "valkey-server", program)
     redis = offer(tmp_path, "redis-server", program)
     assert run(tmp_path) == "True"

@@ -3,29 +3,29 @@
 from typing import Any
 
 from dibs._http.policy import Policy
-from dibs._http.submission import Facts, Submission, submission_of
+from dibs._http.submission import RequestFacts, Submission, submission_of
 
 JSON = {"content-type": "application/json"}
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 SECRET = b"of the tests"
 
 
-def facts(body: bytes = b"{}", **changes: Any) -> Facts:
+def facts(body: bytes = b"{}", **changes: Any) -> RequestFacts:
     given: dict[str, Any] = {
         "method": "POST", "route": "POST /orders/{id}", "path": "/orders/17", "query": "",
         "headers": JSON, "body": body, "user": "U4711", "path_fields": {"id": "17"},
     }  # fmt: skip
-    return Facts(**{**given, **changes})
+    return RequestFacts(**{**given, **changes})
 
 
-def submitted(seen: Facts, *, keys: tuple[str, ...] = (), **options: Any) -> Submission:
+def submitted(seen: RequestFacts, *, keys: tuple[str, ...] = (), **options: Any) -> Submission:
     policy = Policy(window=10, **options)
     found = submission_of(policy, seen, list(keys), SECRET)
     assert isinstance(found, Submission)
     return found
 
 
-def key(seen: Facts, **options: Any) -> str:
+def key(seen: RequestFacts, **options: Any) -> str:
     return submitted(seen, **options).key
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from dibs._http.policy import Policy
-from dibs._http.submission import Facts, InvalidRequest, read_key, split_key_lines
+from dibs._http.submission import InvalidRequest, RequestFacts, read_key, split_key_lines
 
 from .submitted import JSON, facts, form, key, submitted
 
@@ -64,7 +64,7 @@ def test_a_clients_key_is_of_one_user_and_one_place() -> None:
 def test_the_payload_is_told_apart_by_query_and_body() -> None:
     """And by nothing else: headers and spelling may differ in a retry."""
 
-    def payload(seen: Facts) -> str | None:
+    def payload(seen: RequestFacts) -> str | None:
         return submitted(seen, keys=("k1",), key="required").payload
 
     first = payload(facts(b'{"a":1,"b":2}'))

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dibs._http.bodies import BodyHash, FormReader
-from dibs._http.submission import Facts
+from dibs._http.submission import RequestFacts
 
 from .submitted import JSON, facts, form, key
 
 
-def long(body: bytes, size: int, headers: dict[str, str] = JSON) -> Facts:
+def long(body: bytes, size: int, headers: dict[str, str] = JSON) -> RequestFacts:
     """What an edge knows of a body that it does not hold in memory, cut into pieces of *size*."""
     hashing = BodyHash(headers["content-type"])
     for start in range(0, len(body), size):
@@ -36,7 +36,7 @@ def test_of_a_long_body_every_byte_counts_however_it_was_cut(size: int) -> None:
 def test_of_a_long_form_all_fields_and_files_count_however_it_was_cut(size: int) -> None:
     """A big upload that is sent twice is the same, though its boundary is not."""
 
-    def upload(title: bytes, end: bytes, boundary: str, cut: int) -> Facts:
+    def upload(title: bytes, end: bytes, boundary: str, cut: int) -> RequestFacts:
         file = ("file", "a.mp4", b"\r\n--x" * 500 + end)
         headers, body = form(("title", "", title), file, boundary=boundary)
         return long(body, cut, headers)

@@ -12,8 +12,14 @@ import pytest
 
 from dibs import UsageError
 from dibs._http.decorators import Once, PreventDuplicateSubmit
-from dibs._http.options import GuardKeywords, GuardOptions
-from dibs._http.policy import Policy, PolicyKeywords, check_routes, find
+from dibs._http.policy import (
+    GuardKeywords,
+    GuardOptions,
+    Policy,
+    PolicyKeywords,
+    check_routes,
+    match_policy,
+)
 
 # ---- which requests are guarded
 
@@ -42,9 +48,9 @@ def test_a_route_is_a_method_and_a_path() -> None:
 def test_the_first_policy_that_fits_is_the_one() -> None:
     """In the order in which they are given; none is nobody's business."""
     narrow, wide = Policy("POST /a/b", window=1), Policy("POST /a/*", window=2)
-    assert find((narrow, wide), "POST", "/a/b") is narrow
-    assert find((wide, narrow), "POST", "/a/b") is wide
-    assert find((narrow, wide), "POST", "/b") is None
+    assert match_policy((narrow, wide), "POST", "/a/b") is narrow
+    assert match_policy((wide, narrow), "POST", "/a/b") is wide
+    assert match_policy((narrow, wide), "POST", "/b") is None
     assert not Policy(window=1).covers("POST", "/a/b"), "without a route it covers nothing"
 
 
@@ -109,7 +115,7 @@ def test_the_decorators_pass_a_policy_on() -> None:
     """With every option; the seed's own has the seed's names, and leaves nothing behind."""
     seen: list[Policy] = []
 
-    def guard(policy: Policy, view: Any) -> Any:
+    def guard(policy: Policy, view: Any, within: Any) -> Any:
         seen.append(policy)
         return view
 
@@ -131,7 +137,7 @@ def test_the_decorators_pass_a_policy_on() -> None:
 def test_the_decorators_take_a_policy() -> None:
     """One policy may serve several views; a route of its own would be ignored, and is refused."""
 
-    def guard(policy: Policy, view: Any) -> Any:
+    def guard(policy: Policy, view: Any, within: Any) -> Any:
         return policy
 
     orders: Any = Policy(window=5, after="replay", key="required")

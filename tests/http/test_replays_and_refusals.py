@@ -8,13 +8,13 @@ import pytest
 
 from dibs import Duplicate, Mismatch, Unavailable
 from dibs._http.policy import Policy
-from dibs._http.problems import busy, document, refusal, replay
+from dibs._http.problems import busy, document, refusal_response, replay
 from dibs._http.responses import Response
 from dibs._http.submission import InvalidRequest
 
 
 def refused(error: Any, *, by_client: bool = False, **options: Any) -> tuple[Response, Any]:
-    answer = refusal(Policy(window=60, **options), error, by_client=by_client)
+    answer = refusal_response(Policy(window=60, **options), error, by_client=by_client)
     body = json.loads(answer.body)
     headers = dict(answer.headers)
     assert headers["content-type"] == "application/problem+json"

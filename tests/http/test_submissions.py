@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 
 from dibs._http.bodies import BodyHash
 from dibs._http.policy import Policy
-from dibs._http.problems import refusal
-from dibs._http.submission import Facts, InvalidRequest, Submission, split_key_lines, submission_of
+from dibs._http.problems import refusal_response
+from dibs._http.submission import (
+    InvalidRequest,
+    RequestFacts,
+    Submission,
+    split_key_lines,
+    submission_of,
+)
 
 from .submitted import FORM, JSON, SECRET, facts, key
 
@@ -160,7 +166,7 @@ def test_no_request_makes_the_engine_fail(
     lines: list[str], use: Any, by: list[str], is_long: bool,
 ) -> None:  # fmt: skip
     """Whatever bytes and headers come: a key or a refusal, the same for the same, no exception."""
-    seen = Facts(
+    seen = RequestFacts(
         method=method, route="r", path=path, query=query, headers={"content-type": kind},
         body=body, user=user,
     )  # fmt: skip
@@ -172,7 +178,7 @@ def test_no_request_makes_the_engine_fail(
     found = submission_of(policy, seen, lines, SECRET)
     assert found == submission_of(policy, seen, lines, SECRET)
     if isinstance(found, InvalidRequest):
-        assert refusal(policy, found, by_client=True).status == 400
+        assert refusal_response(policy, found, by_client=True).status == 400
     assert isinstance(split_key_lines(lines), list)
 
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 from _pytest.runner import runtestprotocol
 
-from dibs._core import engine
+from dibs._core import capabilities
 
 from .mutants import Mutant, mutated_code, mutated_script
 
@@ -201,12 +201,12 @@ def _as_mutant(
 
 def _change(mutant: Mutant, functions: dict[str, list[types.FunctionType]]) -> None:
     if mutant.file.endswith(".lua"):
-        original, changed = engine._source.__wrapped__, mutated_script(mutant)
-        engine._source = functools.cache(
+        original, changed = capabilities._source.__wrapped__, mutated_script(mutant)
+        capabilities._source = functools.cache(
             lambda name: changed if name == mutant.function else original(name)
         )
-        engine._digest.cache_clear()
-        engine._names.cache_clear()
+        capabilities._digest.cache_clear()
+        capabilities._names.cache_clear()
         return
     codes = mutated_code(mutant)
     for function in functions.get(mutant.file, []):

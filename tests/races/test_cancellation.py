@@ -11,10 +11,10 @@ import pytest
 import redis.asyncio
 
 from dibs import AsyncDibs, LeaseLost, Unavailable
-from dibs._core.breaker import Limits
 from dibs._core.capabilities import Negotiation
+from dibs._core.connection import Limits
 from dibs._transport.handshake import open_async
-from dibs._transport.targets import find
+from dibs._transport.targets import parse_target
 from dibs.testing import Certificates, FaultProxy, Server, aeventually
 
 from .cancelling import MOST_STEPS, Scenario, cancelled_after, cancelled_at, run_cancelled_at
@@ -281,7 +281,7 @@ def test_an_opening_over_tls_that_is_cancelled_leaves_no_transport(
         return True
 
     with FaultProxy(valkey.port, tls=Certificates(tmp_path)) as line:
-        place = find(line.url, redis.asyncio)
+        place = parse_target(line.url, redis.asyncio)
         steps = 0
         while asyncio.run(cancel_at(steps, place)) and steps < MOST_STEPS:
             gc.collect()

@@ -11,9 +11,8 @@ import pytest
 
 from dibs import AsyncDibs, Dibs
 from dibs.testing import Server, eventually
-from dibs.testing.engines import find
 from dibs.testing.processes import Process, ended_with_parent
-from dibs.testing.servers import free_port
+from dibs.testing.servers import free_port, server_program
 from tests.topologies import Sentinel, is_master, sentinel_service
 
 StartServer = Callable[..., Server]
@@ -109,7 +108,7 @@ async def test_sentinels_and_master_over_tls(start_server: StartServer, tmp_path
         f"tls-ca-cert-file {certificate}\ntls-auth-clients no\ntls-replication yes\n"
         f"sentinel monitor main 127.0.0.1 {port} 1\n"
     )
-    process = Process(ended_with_parent([str(find("redis7")), str(file), "--sentinel"]))
+    process = Process(ended_with_parent([str(server_program("redis7")), str(file), "--sentinel"]))
     try:
         options = f"ssl=true&ssl_ca_certs={certificate}"
         options += f"&sentinel_ssl=true&sentinel_ssl_ca_certs={certificate}"

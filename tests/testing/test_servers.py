@@ -24,7 +24,7 @@ from dibs.testing import (
     ports,
     servers,
 )
-from dibs.testing.engines import OWN, find
+from dibs.testing.servers import OWN, server_program
 
 from .clients import SHORT, Spawn, answer, caller, is_silent, wire
 
@@ -310,5 +310,5 @@ def test_a_program_of_ones_own_is_an_engine(
     monkeypatch.delenv(OWN, raising=False)
     with pytest.raises(ServerMissing, match=OWN):
         Server.start("own")
-    monkeypatch.setenv(OWN, str(find("valkey")))
+    monkeypatch.setenv(OWN, str(server_program("valkey")))
     assert start_server("own").client().ping()

@@ -18,7 +18,7 @@ from dibs import AsyncDibs
 from dibs._async import leases, renewer
 from dibs._core import endings
 from dibs._http import policy, problems, responses, submission
-from dibs._http.submission import Facts
+from dibs._http.submission import RequestFacts
 from dibs.integrations import asgi
 from dibs.integrations.asgi import DibsMiddleware, Policy
 from dibs.testing import Server
@@ -54,7 +54,7 @@ class Mutant:
         return wrap
 
 
-def facts(change: Callable[[Facts], Facts]) -> Alteration:
+def facts(change: Callable[[RequestFacts], RequestFacts]) -> Alteration:
     """The guard sees other facts than there are."""
 
     def alter(patch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,7 @@ def facts(change: Callable[[Facts], Facts]) -> Alteration:
     return alter
 
 
-def _as_json(seen: Facts) -> Facts:
+def _as_json(seen: RequestFacts) -> RequestFacts:
     if seen.media_type != "application/x-www-form-urlencoded":
         return seen
     pairs = [list(pair) for pair in parse_qsl(seen.body.decode())]
@@ -77,13 +77,13 @@ def _as_json(seen: Facts) -> Facts:
     )
 
 
-def _without_files(seen: Facts) -> Facts:
+def _without_files(seen: RequestFacts) -> RequestFacts:
     if seen.media_type != "multipart/form-data":
         return seen
     return seen._replace(body=seen.body.partition(b"filename")[0], headers={})
 
 
-def _with_cookies(seen: Facts) -> Facts:
+def _with_cookies(seen: RequestFacts) -> RequestFacts:
     return seen._replace(user=f"{seen.user} {seen.headers.get('cookie')}")
 
 
@@ -164,7 +164,7 @@ def _refusing(**changes: str) -> Alteration:
 
 
 def _showing_keys(patch: pytest.MonkeyPatch) -> None:
-    claim = asgi.aclaim
+    claim = asgi.claim_request
 
     async def shown(dibs: Any, policy: Any, name: str, submission: Any) -> Any:
         outcome = await claim(dibs, policy, name, submission)
@@ -173,7 +173,7 @@ def _showing_keys(patch: pytest.MonkeyPatch) -> None:
         line = ("x-lock", getattr(submission, "key", ""))
         return outcome._replace(headers=(*outcome.headers, line))
 
-    patch.setattr(asgi, "aclaim", shown)
+    patch.setattr(asgi, "claim_request", shown)
 
 
 def _ending(forgotten: str) -> Alteration:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from dibs._core.request import Request
-from dibs._transport.superseded import Superseded
+from dibs._transport.pooled import Superseded
 from dibs._transport.thread_connection import ThreadConnection
 
 

@@ -5,37 +5,35 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from .._core.breaker import Outage
 from .._core.cache import (
+    ABSENT,
     ALWAYS,
     HELD,
     IF_NEEDED,
-    Answer,
     CacheKeys,
-    Claimed,
+    LoadAnswer,
+    LoadClaim,
     LoadRequest,
     ManyRequest,
     Reading,
     is_due_early,
     is_served,
 )
+from .._core.causes import Absent, load_error, picked
 from .._core.codec import packed
-from .._core.failures import Absent, load_error, picked
-from .._core.local import ABSENT
+from .._core.connection import Outage
 from .._events import EventSink
 from .._system import random
-from .._tasks import Flight, monotonic, result_of
+from .._tasks import Flight, maybe_await, monotonic
 from ..errors import Cause, UsageError
 from .leases import AsyncLeases
-from .loader import AsyncLoader
-from .memory import AsyncCacheMemory, drop_flight
-from .reader import AsyncReader
-from .refresher import AsyncRefresher
+from .loader import AsyncLoader, AsyncRefresher
+from .reader import AsyncCacheMemory, AsyncReader, drop_flight
 from .store import AsyncStore
 
-Results = dict[bytes, Answer | Exception]
+Results = dict[bytes, LoadAnswer | Exception]
 """What a flight found for each key. A key that is missing is loaded by somebody else."""
-Asked = dict[Any, tuple[CacheKeys, bytes, bytes]]
+RequestedItems = dict[Any, tuple[CacheKeys, bytes, bytes]]
 """Item → its keys, a token, and when to load."""
 Share = Callable[[LoadRequest, float], Awaitable[Any]]
 """The value of one item, for a caller who came at that time."""
@@ -87,7 +85,7 @@ class AsyncBatches:
         self,
         many: ManyRequest,
         item: Any,
-        answer: Answer | Exception | None,
+        answer: LoadAnswer | Exception | None,
         share: Share,
         called_at: float,
     ) -> Any:
@@ -158,7 +156,7 @@ class AsyncBatches:
         since = monotonic()
         readings = await self._loader.claim_all(list(asked.values()))
         claims = {
-            item: Claimed(self._alone(many, item), asked[item][1], reading)
+            item: LoadClaim(self._alone(many, item), asked[item][1], reading)
             for item, reading in zip(asked, readings, strict=True)
             if isinstance(reading, Reading) and reading.won
         }
@@ -171,16 +169,16 @@ class AsyncBatches:
         return LoadRequest(many.keys[item], self._load_alone, (many, item), {})
 
     async def _load_alone(self, many: ManyRequest, item: Any) -> Any:
-        [value] = picked(many.name, [item], await result_of(many.load([item])))
+        [value] = picked(many.name, [item], await maybe_await(many.load([item])))
         if isinstance(value, Absent):
             raise value
         return value
 
     async def _load(
         self, many: ManyRequest, missing: list[Any]
-    ) -> dict[Any, Answer | Exception | None]:
+    ) -> dict[Any, LoadAnswer | Exception | None]:
         """What one load finds for the items. None: somebody else loads that one already."""
-        outcomes: dict[Any, Answer | Exception | None] = dict.fromkeys(missing)
+        outcomes: dict[Any, LoadAnswer | Exception | None] = dict.fromkeys(missing)
         flight, ours = self._flight_of(many, missing)
         if flight is not None:
             results: Results = await flight.join()
@@ -212,7 +210,7 @@ class AsyncBatches:
         """Claim them, and load those that are ours in one call."""
         results: Results = {}
         since, ended = monotonic(), self._store.recoveries
-        claims: dict[Any, Claimed] = {}
+        claims: dict[Any, LoadClaim] = {}
         out: dict[Any, Outage] = {}
         asked = self._asked(many, dict.fromkeys(items, IF_NEEDED))
         try:
@@ -230,18 +228,18 @@ class AsyncBatches:
             results.update(await self._load_unguarded(many, out, ended))
         return results
 
-    def _asked(self, many: ManyRequest, when: dict[Any, bytes]) -> Asked:
+    def _asked(self, many: ManyRequest, when: dict[Any, bytes]) -> RequestedItems:
         new_token = self._leases.new_token
         return {item: (many.keys[item], new_token(), each) for item, each in when.items()}
 
     async def _claim(
         self,
         many: ManyRequest,
-        asked: Asked,
-        claims: dict[Any, Claimed],
+        asked: RequestedItems,
+        claims: dict[Any, LoadClaim],
         results: Results,
         out: dict[Any, Outage],
-    ) -> Asked:
+    ) -> RequestedItems:
         """Claim, in one write. Returns what has to be claimed again, because only we can see that
         what is there is no value."""
         since = monotonic()
@@ -257,7 +255,7 @@ class AsyncBatches:
             elif isinstance(reading, Exception):
                 results[keys.key] = reading
             elif reading.won:
-                claims[item] = Claimed(self._alone(many, item), token, reading)
+                claims[item] = LoadClaim(self._alone(many, item), token, reading)
             elif reading.state == "outdated" or (reading.state == "poison" and when != ALWAYS):
                 again[item] = reading.head or ALWAYS
             else:
@@ -275,9 +273,9 @@ class AsyncBatches:
             self._memory.remember(keys.key, reading.left if is_fresh else reading.life)
             kind = "hit" if is_fresh else "stale"
             self._events.emit(kind, keys.name)
-            results[keys.key] = Answer(reading.value, since, kind)
+            results[keys.key] = LoadAnswer(reading.value, since, kind)
 
-    async def _lead(self, many: ManyRequest, claims: dict[Any, Claimed], since: float) -> Results:
+    async def _lead(self, many: ManyRequest, claims: dict[Any, LoadClaim], since: float) -> Results:
         """One load for all of them; what it raises is the answer for each.
 
         *since*: when they were claimed. No old value that was there then is for those who came
@@ -285,7 +283,7 @@ class AsyncBatches:
         """
         items = list(claims)
         split = functools.partial(picked, many.name, items)
-        answers: list[Answer | Exception]
+        answers: list[LoadAnswer | Exception]
         try:
             answers = await self._loader.lead_all(
                 list(claims.values()), functools.partial(many.load, items), split
@@ -295,12 +293,12 @@ class AsyncBatches:
         keys = [many.keys[item].key for item in items]
         return dict(zip(keys, answers, strict=True))
 
-    def _instead(self, claim: Claimed, error: Exception, since: float) -> Answer | Exception:
+    def _instead(self, claim: LoadClaim, error: Exception, since: float) -> LoadAnswer | Exception:
         """The old value, if there is one, where a load failed."""
         if claim.reading.state != "stale":
             return error
         self._events.emit("stale", claim.request.keys.name)
-        return Answer(claim.reading.value, since, "stale")
+        return LoadAnswer(claim.reading.value, since, "stale")
 
     async def _load_unguarded(
         self, many: ManyRequest, out: dict[Any, Outage], ended: int
@@ -325,7 +323,7 @@ class AsyncBatches:
             for key in keys:
                 self._memory.end_unwatched(key, out)
 
-    def _unstored(self, many: ManyRequest, value: Any) -> Answer | Exception:
+    def _unstored(self, many: ManyRequest, value: Any) -> LoadAnswer | Exception:
         if isinstance(value, Absent):
             return value
-        return Answer(packed(many.options.codec, value, many.name)[1], math.inf)
+        return LoadAnswer(packed(many.options.codec, value, many.name)[1], math.inf)

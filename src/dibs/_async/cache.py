@@ -4,14 +4,17 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from .._core.breaker import Outage
 from .._core.cache import (
+    ABSENT,
     ALWAYS,
     HELD,
     IF_NEEDED,
-    Answer,
+    TAG_LIFE,
+    TAG_NAME,
+    TAKEN,
     CacheKeys,
     Found,
+    LoadAnswer,
     LoadRequest,
     ManyRequest,
     Reading,
@@ -19,27 +22,25 @@ from .._core.cache import (
     invalidate_request,
     is_due_early,
     jittered,
-    peek_request,
     put_request,
-    read_peek,
+    read_stored,
+    read_versions,
+    stored_request,
+    version_request,
 )
+from .._core.causes import Absent, load_error
 from .._core.codec import frame, packed
-from .._core.failures import Absent, load_error
-from .._core.local import ABSENT
+from .._core.connection import Outage
 from .._core.options import OutagePolicy
 from .._core.request import Request
-from .._core.tags import TAG_LIFE, TAG_NAME, TAKEN, read_versions, version_request
 from .._events import EventSink
 from .._system import random, time
 from .._tasks import Coalescer, Flight, monotonic
 from ..errors import Unavailable, UsageError
 from .batches import AsyncBatches
-from .follower import AsyncFollower
 from .leases import AsyncLeases
-from .loader import AsyncLoader
-from .memory import AsyncCacheMemory, drop_flight
-from .reader import AsyncReader
-from .refresher import AsyncRefresher
+from .loader import AsyncLoader, AsyncRefresher
+from .reader import AsyncCacheMemory, AsyncFollower, AsyncReader, drop_flight
 from .spans import follow_in_span, join_in_span
 from .store import AsyncStore
 
@@ -123,7 +124,7 @@ class AsyncCache:
         """What is stored; never loads. Unavailable: the store is out, and the policy "closed"."""
         try:
             now, _ = await self._store.opened()
-            requests = [peek_request(keys), *[version_request(tag) for tag in keys.tags]]
+            requests = [stored_request(keys), *[version_request(tag) for tag in keys.tags]]
             reply, *tags = await self._store.ask_all(requests, now)
         except Outage as outage:
             reply, tags = outage, []
@@ -132,7 +133,7 @@ class AsyncCache:
             return None
         if isinstance(reply, UsageError):
             raise reply
-        return read_peek(reply, keys.options, read_versions(tags), time())
+        return read_stored(reply, keys.options, read_versions(tags), time())
 
     async def put(self, keys: CacheKeys, value: Any) -> bool:
         """Store a value that was not loaded. False: the store is out; later it is deleted."""
@@ -258,7 +259,7 @@ class AsyncCache:
             flights[key] = flight = Flight(work, ended)
             return flight, True
 
-    async def _join_any(self, keys: CacheKeys, called_at: float) -> Answer | None:
+    async def _join_any(self, keys: CacheKeys, called_at: float) -> LoadAnswer | None:
         """What a flight under way finds. None: there is none, or not one that will do."""
         key = keys.key
         flight = self._memory.flight_of(self._memory.flights, key)
@@ -275,7 +276,7 @@ class AsyncCache:
         except Absent as absent:
             raise absent.as_unavailable() from None
 
-    async def _join(self, flight: Flight, keys: CacheKeys, called_at: float) -> Answer | None:
+    async def _join(self, flight: Flight, keys: CacheKeys, called_at: float) -> LoadAnswer | None:
         """The result of somebody else's flight. None: it may be older than the caller."""
         if self._events.tracers:
             result = await join_in_span(self._events, keys.name, flight)
@@ -289,7 +290,7 @@ class AsyncCache:
             self._events.emit(answer.kind, keys.name, waited=waited)
         return answer
 
-    async def _resolve(self, request: LoadRequest, since: float, *, force: bool) -> Answer:
+    async def _resolve(self, request: LoadRequest, since: float, *, force: bool) -> LoadAnswer:
         """A value, whatever it takes: somebody else's, our own load, or an old one.
 
         *since*: when the caller came, who may have waited for another flight already.
@@ -315,7 +316,7 @@ class AsyncCache:
                 self._memory.remember(keys.key, reading.left)
                 kind = "waited" if waited else "hit"
                 self._events.emit(kind, keys.name, waited=monotonic() - since)
-                return Answer(reading.value, asked, kind)
+                return LoadAnswer(reading.value, asked, kind)
             if reading.state == "poison" and not poisoned:
                 poisoned = True  # the script takes it for a value; only we can see that it is none
                 continue
@@ -337,7 +338,7 @@ class AsyncCache:
             found = await self._fresh_value(request)
             if found is not None:
                 self._events.emit("waited", request.keys.name, waited=monotonic() - since)
-                return Answer(found.value, asked)
+                return LoadAnswer(found.value, asked)
 
     async def _follow(self, request: LoadRequest, reading: Reading, deadline: float) -> None:
         follow = functools.partial(self._follower.follow, request, reading, deadline)
@@ -348,7 +349,7 @@ class AsyncCache:
 
     async def _lead_in_background(
         self, request: LoadRequest, token: bytes, reading: Reading, asked: float
-    ) -> Answer:
+    ) -> LoadAnswer:
         """The old value, while it is loaded in the background; or the new one, if callers wait."""
         load = self._refresher.lead(request, token, reading)
         if load is not None and request.options.stale_after:
@@ -357,10 +358,10 @@ class AsyncCache:
                 return load.answer
         return self._stale_answer(request, reading, asked)
 
-    def _stale_answer(self, request: LoadRequest, reading: Reading, asked: float) -> Answer:
+    def _stale_answer(self, request: LoadRequest, reading: Reading, asked: float) -> LoadAnswer:
         self._events.emit("stale", request.keys.name)
         self._memory.remember(request.keys.key, reading.life)
-        return Answer(reading.value, asked, "stale")
+        return LoadAnswer(reading.value, asked, "stale")
 
     async def _fresh_value(self, request: LoadRequest) -> Reading | None:
         """The fresh value, by the cheapest question. None: there is none, a claim must decide."""

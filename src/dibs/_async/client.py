@@ -16,9 +16,8 @@ from typing import (
     overload,
 )
 
-from .._core.breaker import DEFAULT_BUDGET, Limits
+from .._core.connection import DEFAULT_BUDGET, Limits
 from .._core.fingerprint import fingerprint
-from .._core.handover import secret_in
 from .._core.keys import (
     OnBusy,
     OnDuplicate,
@@ -32,7 +31,7 @@ from .._core.keys import (
     public_name,
     seconds,
 )
-from .._core.lease import HoldCall, Holding
+from .._core.lease import HoldCall, Holding, secret_in
 from .._core.once import NO_PAYLOAD, encoded_note
 from .._core.options import (
     ClaimKeywords,
@@ -57,14 +56,12 @@ from .._tasks import check_function, monotonic, must_await
 from ..errors import UsageError
 from ..events import Listener
 from .cache import AsyncCache
-from .caching import AsyncCaching
-from .claiming import AsyncClaiming, Submission, once
+from .cached import AsyncCaching
+from .claim import AsyncClaiming, ClaimCall, once
 from .leader import AsyncLeadership, leader_name
 from .lease import AsyncHold, AsyncLease, exclusive
-from .leases import AsyncLeases
-from .peek import peek
-from .scheduled import AsyncScheduledFunction, register
-from .scheduler import AsyncScheduler
+from .leases import AsyncLeases, peek
+from .scheduled import AsyncScheduledFunction, AsyncScheduler, register
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, AsyncStore
 from .throttle import ThrottleCall, throttle, throttled
@@ -380,7 +377,7 @@ class AsyncDibs(AsyncCaching):
         call = HoldCall(data, key, name, self._holding(options))
         secret = None if token is None else secret_in("claim", token)
         return self._new_claiming(
-            self._leases, Submission(call, options, seen, encoded_note(note), secret)
+            self._leases, ClaimCall(call, options, seen, encoded_note(note), secret)
         )
 
     def _holding(self, options: ClaimOptions) -> HoldOptions:

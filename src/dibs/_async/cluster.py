@@ -1,29 +1,346 @@
-"""The transport to a cluster: each request goes to the node that has its key."""
+"""A cluster: the map of its slots, and a transport for each of its nodes."""
 
 import contextlib
 import functools
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from itertools import repeat
 from typing import Any
 
-from .._core.breaker import Outage
-from .._core.connection import TimeLimit, undelivered
+from .._core.capabilities import Engine, common_engine
+from .._core.connection import Breaker, Limits, Outage, TimeLimit, worth_repeating
 from .._core.request import ErrorReply, Request, first_error
 from .._core.slots import (
+    ASK_SLOTS,
+    SLOTS,
     Ask,
     Moved,
+    Node,
+    Outboxes,
+    Range,
     Redirect,
     TryAgain,
     asking,
+    first_failure,
     read_asked,
     read_redirect,
+    read_slots,
     slot_of,
+    where_to_ask,
     with_host,
 )
 from .._core.watch import Tracked, Watching, read_watch, watch_request
-from .._tasks import gather, monotonic, sleep
-from .._transport.watchers import Wake
-from ..errors import UsageError
-from .cluster_map import AsyncClusterMap, AsyncRoute
+from .._forks import reopen_after_fork
+from .._tasks import (
+    Background,
+    BackgroundTasks,
+    Flight,
+    Guard,
+    Transport,
+    current_loop,
+    gather,
+    gather_until,
+    monotonic,
+    sleep,
+)
+from .._transport.subscriber import Wake
+from .._transport.targets import Cluster
+from ..errors import Cause, UsageError
+
+_log = logging.getLogger("dibs")
+
+_ASK_AGAIN = 0.2
+"""Seconds between two questions for the map, while it is old or a node is out."""
+_KEEP_FOR = 60.0
+"""Seconds for which a node that has no slots any more is remembered."""
+
+
+class AsyncRoute:
+    """A node, the transport to it, and what it could do when we looked last."""
+
+    __slots__ = ("engine", "is_opening", "left_at", "node", "out", "transport")
+    transport: Transport
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.engine: Engine | None = None
+        self.is_opening = False
+        self.out: tuple[Cause, float] | None = None
+        """Why it is out, and since when; None: it is not."""
+        self.left_at: float | None = None
+        """Since when it has no slots; None: it has some, or nobody knows."""
+
+
+class AsyncClusterMap(ABC):
+    """The nodes of a cluster, their slots, and the transports to them."""
+
+    opened_at = 0.0
+    """Of one connection among many: that says nothing here."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        limits: Limits,
+        on_outage: Callable[[Cause], None],
+        on_recovered: Callable[[Cause, float], None],
+    ) -> None:
+        self.engine: Engine | None = None
+        """What all the nodes that we know can do; None: we know none."""
+        self._cluster = cluster
+        self._limits = limits
+        self._on_outage = on_outage
+        self._on_recovered = on_recovered
+        self._seeds = [Node(host, port) for host, port in cluster.seeds]
+        self._map: list[AsyncRoute | None] = [None] * SLOTS
+        self._routes: dict[Node, AsyncRoute] = {}
+        self._out: set[Node] = set()
+        """Nodes that did not answer when we asked them last."""
+        self._undelivered = Outboxes()
+        """For nodes that are out, or their successors; and for slots whose node is not known."""
+        self._moving: set[int] = set()
+        """Slots for which a node has answered ASK, since the last map."""
+        self._has_map = False
+        self._map_is_old = False
+        self._closed = False
+        self._begin_anew()
+        reopen_after_fork(self)
+
+    def _begin_anew(self) -> None:
+        """Nothing that was started in another event loop or process is used."""
+        self._guard = Guard()
+        self._work = Background("dibs cluster")
+        self._tasks = BackgroundTasks()
+        self._asking: Flight | None = None
+        """The question for the first map: all who come before the answer wait for the same one."""
+        self._loop: object = None
+        """Where the map is being asked for; None: nowhere."""
+
+    @property
+    def breakers(self) -> list[Breaker]:
+        """The circuit breaker of each node that has slots."""
+        routes = list(self._routes.values())
+        return [each for route in routes for each in route.transport.breakers]
+
+    @property
+    def may_arrive_late(self) -> bool:
+        """True: a request was repeated, and one of its copies may still be executed."""
+        return any(route.transport.may_arrive_late for route in list(self._routes.values()))
+
+    @abstractmethod
+    def post(self, request: Request) -> None:
+        """Deliver *request* though nobody waits for it."""
+
+    @abstractmethod
+    def _send_on(self, request: Request) -> None:
+        """Deliver *request* where its key is, though nobody waits for it."""
+
+    async def ready(self, now: float) -> Engine:
+        """What the cluster can do. Outage: no node answers."""
+        if self.engine is None:
+            await self._ask_together(now)
+        if self.engine is None:
+            raise Outage("no node of the cluster knows the slots", sent=False, code="clusterdown")
+        return self.engine
+
+    # ---- the map
+
+    async def _find(self, key: bytes, now: float) -> AsyncRoute:
+        """Who has *key*. Outage: nobody, or nobody can be asked."""
+        route = self._map[slot_of(key)]
+        if route is None and not self._has_map:
+            await self._ask_together(now)
+            route = self._map[slot_of(key)]
+        if route is None:
+            self.reconnect()
+            raise Outage("no node of the cluster has this slot", sent=False, code="clusterdown")
+        return route
+
+    async def masters(self, now: float) -> dict[str, Transport]:
+        """The transport of each node that has slots, by its address. Outage: no node answers."""
+        await self.ready(now)
+        routes = {route.node: route for route in self._map if route is not None}
+        return {f"{node.host}:{node.port}": routes[node].transport for node in sorted(routes)}
+
+    def _route(self, node: Node) -> AsyncRoute:
+        route = self._routes.get(node)
+        if route is None:
+            route = AsyncRoute(node)
+            went_out = functools.partial(self._outage_began, route)
+            recovered = functools.partial(self._recovered, route)
+            address = self._cluster.node(*node)
+            route.transport = Transport(address, self._limits, went_out, recovered)
+            route.transport.send_on = self._send_on
+            route = self._routes.setdefault(node, route)
+        return route
+
+    async def _ask_together(self, now: float) -> None:
+        """Ask for the first map, once for all who need it. Outage: no node answers."""
+        asking = self._asking
+        if asking is None or not asking.is_open:
+            asking = self._asking = Flight(functools.partial(self._ask_slots, now))
+        await asking.join()
+
+    async def _ask_slots(self, now: float) -> None:
+        """Ask for the map: those we know, then the seeds. Outage: none of them answers.
+
+        Nobody waits for one node after the other: without a map, all are asked at the same time.
+        """
+        known = [route.node for route in list(self._routes.values()) if route.left_at is None]
+        nodes = where_to_ask(known, self._out, self._seeds)
+        questions = [functools.partial(self._ask_node, node, now) for node in nodes]
+        if not self._has_map:
+            outcomes = await gather_until(questions, _has_slots)
+            if not _has_slots(outcomes):
+                raise first_failure(outcomes)
+            return
+        for question in questions:
+            with contextlib.suppress(Outage, UsageError):
+                if await question():
+                    return
+
+    async def _ask_node(self, node: Node, now: float) -> bool:
+        """Use the map of that node. False: it knows no slots. Outage, UsageError: no answer."""
+        route = self._route(node)
+        await route.transport.ready(now)
+        slots = read_slots(await route.transport.send(ASK_SLOTS, now), node)
+        if slots:
+            self._read_map(slots)
+            self._learn(route)
+        return bool(slots)
+
+    def _read_map(self, slots: list[Range]) -> None:
+        """Use a new map, and leave nodes that are not on it any more."""
+        routes = {each.node: self._route(each.node) for each in slots}
+        fresh: list[AsyncRoute | None] = [None] * SLOTS
+        for start, end, node in slots:
+            fresh[start : end + 1] = [routes[node]] * (end + 1 - start)
+        self._map, self._moving = fresh, set()
+        self._map_is_old, self._has_map = False, True
+        for route in routes.values():
+            route.left_at = None
+            if route.engine is None and not route.is_opening:
+                route.is_opening = self._tasks.spawn(functools.partial(self._open, route))
+        now = monotonic()
+        for node in [node for node in self._routes if node not in routes]:
+            if self._is_gone(self._routes[node], now):
+                self._leave(self._routes.pop(node), now)
+        for request in self._undelivered.take(None, now):
+            self.post(request)
+
+    async def _open(self, route: AsyncRoute) -> None:
+        """Connect to a node that is new on the map before somebody needs it."""
+        try:
+            await route.transport.ready(monotonic())
+            self._learn(route)
+        finally:
+            route.is_opening = False
+
+    def _is_gone(self, route: AsyncRoute, now: float) -> bool:
+        """A node without slots: dead ones at once, others after a time. They may get some back."""
+        if route.left_at is None:
+            route.left_at = now
+        return route.out is not None or now - route.left_at > _KEEP_FOR
+
+    def _leave(self, route: AsyncRoute, now: float) -> None:
+        """A node has no slots any more: close its transport; its outbox goes to its successor."""
+        self._ended(route, now)
+        self._tasks.spawn(route.transport.aclose)
+        for request in self._undelivered.take(route.node, now):
+            self.post(request)
+
+    def _learn(self, route: AsyncRoute) -> None:
+        """A node was reached for the first time, or after a while: it may be another version."""
+        route.engine = route.transport.engine
+        routes = [each for each in list(self._routes.values()) if each.left_at is None]
+        engines = [each.engine for each in routes if each.engine is not None]
+        if not engines and route.engine is not None:
+            # A seed that goes by another name than the nodes; those are just being opened.
+            engines = [route.engine]
+        self.engine = common_engine(engines) if engines and self._has_map else None
+
+    # ---- nodes that are out
+
+    def reconnect(self) -> None:
+        """The map is old, or a node may not be the master any more: ask who has which slot."""
+        self._map_is_old = True
+        self._look_after_map()
+
+    def _outage_began(self, route: AsyncRoute, cause: Cause) -> None:
+        if self._routes.get(route.node) is route and route.out is None:
+            route.out = cause, monotonic()
+            self._out.add(route.node)
+            self._on_outage(cause)
+            self._look_after_map()
+
+    def _recovered(self, route: AsyncRoute, cause: Cause, lasted: float) -> None:
+        self._undelivered.forget(route.node)  # its own transport has delivered it
+        self._ended(route, monotonic())
+
+    def _ended(self, route: AsyncRoute, now: float) -> None:
+        """A node answers again, or others have its slots."""
+        out, route.out = route.out, None
+        self._out.discard(route.node)
+        if out is not None:
+            cause, since = out
+            self._on_recovered(cause, now - since)
+
+    def _look_after_map(self) -> None:
+        """Ask for the map in the background, until it is new and all its nodes answer."""
+        here = current_loop()
+        with self._guard:
+            if self._loop is here or self._closed:
+                return
+            self._loop = here
+        try:
+            self._work.start(self._keep_asking)
+        except RuntimeError:  # no thread can be started now: the next trouble tries again
+            self._loop = None
+
+    async def _keep_asking(self) -> None:
+        while self._goes_on():
+            try:
+                await self._ask_slots(monotonic())
+            except (Outage, UsageError):
+                pass  # asked again
+            except Exception:
+                _log.exception("dibs: reading the slot map of the cluster failed")
+            await sleep(_ASK_AGAIN)
+
+    def _goes_on(self) -> bool:
+        # Decided in one step with saying so: who comes a moment later starts another run.
+        with self._guard:
+            is_needed = self._map_is_old or self._out or self._undelivered.waits_for_map
+            if is_needed and not self._closed:
+                return True
+            self._loop = None
+            return False
+
+    # ---- the end
+
+    async def aclose(self) -> None:
+        """Close all transports."""
+        self._closed = True
+        await self._work.stop()
+        for route in list(self._routes.values()):
+            await route.transport.aclose()
+        await self._tasks.stop()
+
+    def open(self) -> None:
+        """In a forked child: forget the parent's connections."""
+        for route in self._routes.values():
+            route.engine = route.out = None
+            route.is_opening = False
+        self.engine = None
+        self._has_map = False
+        self._map = [None] * SLOTS
+        self._out, self._undelivered = set(), Outboxes()
+        self._begin_anew()
+
+
+def _has_slots(outcomes: list[Any]) -> bool:
+    return True in outcomes
+
 
 _HOPS = 50
 """How often one request is sent on at most, while slots move; then it is an outage."""
@@ -182,7 +499,7 @@ class AsyncClusterTransport(AsyncClusterMap):
 
     async def _deliver(self, request: Request) -> None:
         try:
-            again = undelivered(request, await self.send(request, monotonic()))
+            again = worth_repeating(request, await self.send(request, monotonic()))
         except Outage as outage:  # of a node: its transport delivers it
             again = request if outage.cause.code == "tryagain" else None
         if again is not None:

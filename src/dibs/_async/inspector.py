@@ -3,48 +3,45 @@
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
-from .._core.breaker import Outage
-from .._core.entries import (
-    Entry,
-    Found,
-    classify,
-    foreign_hint,
-    is_denied,
-    is_gone,
-    proof_in,
-    read_time,
-    token_hint,
-    with_companions,
-)
+from .._core.connection import Outage
 from .._core.inspection import (
-    Outcome,
+    KeyInfo,
+    KeyReading,
     Page,
-    ServerFacts,
+    ReleaseOutcome,
+    ServerInfo,
+    classify,
     companions_request,
     discard_request,
+    entry_request,
     exactly,
+    foreign_hint,
     is_cut,
+    is_denied,
+    is_gone,
     length_request,
     member_request,
     named_secret,
     next_node,
     pattern_for,
+    proof_in,
     read_info,
     read_members,
     read_scan,
+    read_time,
     scan_request,
+    token_hint,
     type_request,
-    value_request,
+    with_companions,
 )
 from .._core.keys import expand
-from .._core.lease import mistake
-from .._core.permits import release_permit
+from .._core.lease import mistake, release_permit
 from .._core.request import ErrorReply, Reply, Request, deciding_error, pack
 from .._tasks import monotonic
 from ..errors import Unavailable, UsageError
 from .store import AsyncStore
 
-COUNT = 500
+SCAN_COUNT = 500
 """How many keys the server looks at for one page: well under a millisecond of its time."""
 _NAME = "the server"
 _NOT_HELD = {
@@ -69,7 +66,7 @@ class AsyncInspector:
 
     # ---- pages
 
-    async def pages(self, pattern: str = "*", *, count: int = COUNT) -> AsyncIterator[Page]:
+    async def pages(self, pattern: str = "*", *, count: int = SCAN_COUNT) -> AsyncIterator[Page]:
         """All keys that match *pattern*, which begins behind the namespace.
 
         Keys that are there all the time come at least once, others perhaps. A page may be empty.
@@ -80,7 +77,7 @@ class AsyncInspector:
             cursor = page.cursor
             yield page
 
-    async def page(self, pattern: str = "*", *, cursor: str = "", count: int = COUNT) -> Page:
+    async def page(self, pattern: str = "*", *, cursor: str = "", count: int = SCAN_COUNT) -> Page:
         """One page. *cursor*: that of the page before; empty: the first one.
 
         *count*: how many keys the server looks at, not how many match. Of a cluster, the nodes come
@@ -109,21 +106,21 @@ class AsyncInspector:
         now = monotonic()
         return await self._store.check_reply(request, await node.send(request, now), now)
 
-    async def _entries(self, keys: list[bytes], clock: float) -> list[Entry]:
+    async def _entries(self, keys: list[bytes], clock: float) -> list[KeyInfo]:
         """What these keys are; those that ended meanwhile are left out."""
         found = await self._look(keys, clock)
         return [classify(self._namespace, each, clock) for each in found if not is_gone(each)]
 
-    async def _look(self, keys: list[bytes], clock: float) -> list[Found]:
+    async def _look(self, keys: list[bytes], clock: float) -> list[KeyReading]:
         """Types, then values: two writes; and the length of values that are long."""
         kinds = await self._ask([type_request(key) for key in keys])
-        asked = [value_request(key, kind, clock) for key, kind in zip(keys, kinds, strict=True)]
+        asked = [entry_request(key, kind, clock) for key, kind in zip(keys, kinds, strict=True)]
         values = await self._ask(asked)
         long = [place for place, reply in enumerate(values) if is_cut(reply)]
         lengths = await self._ask([length_request(keys[place]) for place in long])
         sizes = dict(zip(long, lengths, strict=True))
         return [
-            Found(key, kind, value if isinstance(value, list) else [value], sizes.get(place))
+            KeyReading(key, kind, value if isinstance(value, list) else [value], sizes.get(place))
             for place, (key, kind, value) in enumerate(zip(keys, kinds, values, strict=True))
         ]
 
@@ -174,7 +171,7 @@ class AsyncInspector:
             raise Unavailable(outage.cause, _NAME) from None
         return float(reply) if isinstance(reply, int) else None
 
-    async def entry(self, key: str) -> Entry | None:
+    async def entry(self, key: str) -> KeyInfo | None:
         """What *key* is, with its fence and who loads it. None: it is not there."""
         data = expand(self._namespace, key)
         try:
@@ -189,18 +186,18 @@ class AsyncInspector:
 
     # ---- freeing
 
-    async def release(self, key: str, token: str) -> Outcome:
+    async def release(self, key: str, token: str) -> ReleaseOutcome:
         """Free *key*, or one permit of it, if *token* holds it. UsageError: it is never held."""
         secret = named_secret(token)
         return await self._release(key, lambda value: (proof_in(value) or [b""])[0] == secret)
 
-    async def release_whatever(self, key: str, seen: str) -> Outcome:
+    async def release_whatever(self, key: str, seen: str) -> ReleaseOutcome:
         """The same if it is still the holding with the `token_hint` *seen*, whoever has it."""
         return await self._release(
             key, lambda value: seen in (token_hint(value), foreign_hint(value))
         )
 
-    async def _release(self, key: str, is_meant: Callable[[bytes], bool]) -> Outcome:
+    async def _release(self, key: str, is_meant: Callable[[bytes], bool]) -> ReleaseOutcome:
         data = expand(self._namespace, key)
         try:
             _, engine = await self._store.opened()
@@ -219,7 +216,9 @@ class AsyncInspector:
         except Outage as outage:
             raise Unavailable(outage.cause, _NAME) from None
 
-    async def _release_permit(self, key: bytes, is_meant: Callable[[bytes], bool]) -> Outcome:
+    async def _release_permit(
+        self, key: bytes, is_meant: Callable[[bytes], bool]
+    ) -> ReleaseOutcome:
         cursor = b""
         while cursor != b"0":
             reply: Reply = await self._store.ask(member_request(key, cursor or b"0"), monotonic())
@@ -247,15 +246,15 @@ class AsyncInspector:
 
         return send
 
-    async def server(self) -> list[ServerFacts]:
+    async def server(self) -> list[ServerInfo]:
         """What the server, or each node of a cluster that answers, says about itself."""
         request = Request(pack("INFO"), 1, b"")
-        facts: list[ServerFacts] = []
+        facts: list[ServerInfo] = []
         silent: Outage | None = None
         for name, node in (await self._nodes()).items():
             try:
                 reply = await self._ask_node(node, request)
-                facts.append(ServerFacts(name, read_info(reply)))
+                facts.append(ServerInfo(name, read_info(reply)))
             except Outage as outage:
                 silent = outage
         if silent is not None and not facts:

@@ -1,19 +1,143 @@
-"""Reading cached values: from the memory of this process, or from the store."""
+"""Reads of a cached value: from this process, from the server, or from another caller's load."""
 
 from collections.abc import Iterator
 from typing import Any
 
-from .._core.breaker import Outage
-from .._core.cache import CacheKeys, Reading, read_reply
-from .._core.local import Local, Ticket
+from .._core.cache import (
+    CacheKeys,
+    LoadRequest,
+    Local,
+    Reading,
+    Ticket,
+    Versions,
+    follow_request,
+    read_follow,
+    read_reply,
+    read_versions,
+    version_request,
+)
+from .._core.connection import Outage
 from .._core.request import Request
-from .._core.tags import Versions, read_versions, version_request
-from .._core.watch import Tracked
-from .._tasks import monotonic
-from .._transport.watchers import Wake
+from .._core.watch import Tracked, Watching, read_watch, watch_request
+from .._tasks import Flight, Guard, Signal, monotonic
+from .._transport.subscriber import Wake
 from ..errors import UsageError
-from .memory import AsyncCacheMemory
 from .store import AsyncStore
+
+_MOST_SEEN = 50_000
+"""Keys of which we remember how long they are fresh, to know how to ask for them."""
+
+
+class AsyncCacheMemory:
+    """What this process knows of values: which are being loaded, and which are fresh."""
+
+    def __init__(self, store: AsyncStore) -> None:
+        self._store = store
+        self.open()
+
+    def open(self) -> None:
+        """Begin with nothing known; again in a forked child."""
+        self.guard = Guard()
+        self.flights: dict[bytes, Flight] = {}
+        self.refreshes: dict[bytes, Flight] = {}
+        self.seen: dict[bytes, float] = {}
+        """Until when a value is fresh, as far as we know."""
+        self._unwatched: dict[bytes, tuple[object, int]] = {}
+        """Key → a load in an outage: nobody tells us of changes; and how many had ended before."""
+
+    def remember(self, key: bytes, left: float) -> None:
+        """The value of *key* is fresh for *left* seconds."""
+        if len(self.seen) >= _MOST_SEEN:
+            self.seen.clear()
+        self.seen[key] = monotonic() + left
+
+    def flight_of(self, flights: dict[bytes, Flight], key: bytes) -> Flight | None:
+        """The flight of *key* that who asks now may join.
+
+        Not one that loads since an outage which is over: it may have missed an invalidation.
+        """
+        flight = flights.get(key)
+        if flight is None or not flight.is_open:
+            return None
+        _, ended = self._unwatched.get(key, (None, -1))
+        if ended not in (-1, self._store.recoveries):
+            self.forget_loads(key)
+            return None
+        return flight
+
+    def begin_unwatched(self, key: bytes, load: object, ended: int) -> None:
+        """*load* is not told of changes. *ended*: the outages that were over before."""
+        self._unwatched[key] = load, ended
+
+    def end_unwatched(self, key: bytes, load: object) -> None:
+        """*load* is over."""
+        if self._unwatched.get(key, (None,))[0] is load:
+            self._unwatched.pop(key, None)
+
+    def forget_loads(self, key: bytes) -> None:
+        """The value changed: who asks from now on does not join a load that began before."""
+        self.flights.pop(key, None)
+        self.refreshes.pop(key, None)
+
+
+def drop_flight(flights: dict[bytes, Flight], key: bytes, flight: Flight) -> None:
+    """It is over, or must not be joined any more."""
+    if flights.get(key) is flight:
+        flights.pop(key, None)
+
+
+_LOOK_AGAIN = 5.0
+"""A push can be lost: how long to trust that none has come, in seconds."""
+_JUST_AFTER = 0.002
+"""An expiry is not announced; look this much after it."""
+
+
+class AsyncFollower:
+    """Follows the loads of other processes."""
+
+    def __init__(self, store: AsyncStore) -> None:
+        self._store = store
+
+    async def follow(self, request: LoadRequest, reading: Reading, deadline: float) -> None:
+        """Until the other load is over, as far as we know, or it is time to look or give up."""
+        options, keys = request.options, request.keys
+        signal = Signal()
+        transport = self._store.transport
+        try:
+            watching = await self._watch_mark(keys, reading, signal)
+            marked = watching is not None
+            if watching is None:
+                watching = await transport.watch(keys.lock, signal.set, monotonic())
+            while True:
+                pause = _LOOK_AGAIN if watching.tracked else options.poll
+                pause = min(watching.remaining + _JUST_AFTER, pause, deadline - monotonic())
+                woken = await signal.wait(pause)
+                is_over = watching.remaining <= 0 or monotonic() >= deadline
+                if is_over or not watching.tracked or (woken and marked):
+                    return
+                signal.clear()
+                watching = await self._look_again(keys, signal, woken=woken)
+        except Outage:
+            pass  # the next claim meets it again, and decides
+        finally:
+            transport.unwatch(keys.key, signal.set)
+            transport.unwatch(keys.lock, signal.set)
+
+    async def _watch_mark(
+        self, keys: CacheKeys, reading: Reading, signal: Signal
+    ) -> Watching | None:
+        """None: no mark stands for the load (there is an old value, or somebody deleted it)."""
+        if reading.state != "missing":
+            return None
+        request = follow_request(keys)
+        return read_follow(await self._store.transport.track(request, signal.set, monotonic()))
+
+    async def _look_again(self, keys: CacheKeys, signal: Signal, *, woken: bool) -> Watching:
+        """Is the lock still held? A push that woke us has to be asked for again."""
+        if woken:
+            return await self._store.transport.watch(keys.lock, signal.set, monotonic())
+        pttl = await self._store.transport.send(watch_request(keys.lock), monotonic())
+        return read_watch(Tracked([pttl], tracked=True))
 
 
 class AsyncReader:

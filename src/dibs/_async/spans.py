@@ -10,10 +10,9 @@ from typing import Any
 
 from .._core.lease import Holding, LeaseState
 from .._events import EventSink, Origins
-from .._tasks import Flight, flight_here, is_cancellation, monotonic
+from .._tasks import Flight, current_flight, is_cancellation, monotonic
 from ..errors import Busy, Duplicate, LeaseLost, Mismatch, Unavailable
-from .claim import AsyncClaim
-from .claiming import AsyncClaiming
+from .claim import AsyncClaim, AsyncClaiming
 from .lease import AsyncHold, AsyncLease
 from .leases import AsyncLeases
 
@@ -184,7 +183,7 @@ async def load_in_span(
     events: EventSink, name: str, reason: str, load: Callable[[], Coroutine[Any, Any, Any]]
 ) -> Any:
     """What *load* returns. Whoever joins the flight that we are in is linked to the span."""
-    span, flight = events.span("load", name, reason), flight_here()
+    span, flight = events.span("load", name, reason), current_flight()
     if flight is not None:
         flight.origins = span.origins
     return await _work(span, load, "loaded")

@@ -3,18 +3,16 @@
 import logging
 from typing import TYPE_CHECKING, Any
 
-from .._core.breaker import Limits, Outage
+from .._core.capabilities import Engine, ScriptMemory, by_script, with_scripts, with_scripts_once
 from .._core.causes import cause_for
-from .._core.engine import Engine, ScriptMemory, with_scripts, with_scripts_once
-from .._core.fallback import by_script
+from .._core.connection import Limits, Outage
 from .._core.lease import SetExpiry, mistake, store_is_out
 from .._core.options import OutagePolicy
 from .._core.request import Request, deciding_error
-from .._core.topology import Reaction, Reconnections, reaction_to
-from .._events import EventSink
-from .._outages import OutageLog
+from .._core.slots import Reaction, Reconnections, reaction_to
+from .._events import EventSink, OutageLog
 from .._tasks import Transport, monotonic, redis
-from .._transport.targets import Address, Cluster, Embedded, SentinelService, find
+from .._transport.targets import Address, Cluster, Embedded, SentinelService, parse_target
 from ..errors import Cause, Unavailable, UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +46,7 @@ class AsyncStore:
         self.is_closed = False
         self.outages = OutageLog(policy)
         self._events = events
-        self._target = find(target, redis)
+        self._target = parse_target(target, redis)
         self._sentinels: AsyncSentinels | None = None
         self._embedded: AsyncEmbeddedServer | None = None
         self.scripts = ScriptMemory()

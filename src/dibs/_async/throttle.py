@@ -4,17 +4,17 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from .._core.breaker import Outage
 from .._core.capabilities import must_allow
+from .._core.connection import Outage
 from .._core.keys import Template, answering, expand, public_name
 from .._core.throttle import (
-    UNGUARDED,
+    UNGUARDED_THROTTLING,
     ThrottleOptions,
     Throttling,
     read_throttle,
     throttle_request,
 )
-from .._tasks import monotonic, result_of, sleep
+from .._tasks import maybe_await, monotonic, sleep
 from ..errors import Busy
 from .leases import AsyncLeases
 
@@ -57,7 +57,7 @@ async def throttle(leases: AsyncLeases, call: ThrottleCall) -> Throttling:
         if not outage.sent:
             await sleep(0)  # a caller that tries again and again must not starve the others
         store.outage(call.name, outage.cause, call.options.on_outage)
-        outcome = UNGUARDED
+        outcome = UNGUARDED_THROTTLING
     else:
         if store.outages.is_open:
             store.outages.served(now)
@@ -90,6 +90,6 @@ def throttled(
         error = call.busy(outcome)
         if answer is None:
             raise error
-        return await result_of(answer(error, args, kwargs))
+        return await maybe_await(answer(error, args, kwargs))
 
     return counted

@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-from .._core.breaker import Outage
-from .._core.lease import HoldCall, Holding
-from .._core.permits import count_request, has_changed, is_full
+from .._core.connection import Outage
+from .._core.lease import HoldCall, Holding, count_request, has_changed, is_full
 from .._core.waiting import NOTE_EVERY, note_request, unnote_request
 from .._core.watch import Pushes, Watching
 from .._system import time

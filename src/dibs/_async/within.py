@@ -23,17 +23,17 @@ from .._core.done import (
     READ_ONLY,
     WRONG_HALF,
     YIELDS_NOTHING,
-    Answer,
-    Elsewhere,
+    DoneRecord,
+    OpenElsewhere,
     Ours,
-    Record,
+    RecordAnswer,
     Recorded,
-    Refused,
-    Rows,
+    RefusedByTable,
     Statement,
+    TableRows,
     create,
+    database_failure,
     ddl,
-    failure_of,
     file,
     finish,
     hands_over,
@@ -48,8 +48,8 @@ from .._core.keys import milliseconds
 from .._core.lease import HoldCall, LeaseState, secret_of
 from .._core.once import ExistingClaim, Replay, answer_duplicate, fingerprint_in
 from .._core.options import ClaimOptions
-from .._databases import NotOurs, Transaction, django, find
-from .._tasks import KIND, current_task, monotonic, result_of, sleep
+from .._databases import NotOurs, Transaction, django, transaction_of
+from .._tasks import KIND, current_task, maybe_await, monotonic, sleep
 from ..errors import Duplicate, Mismatch, UsageError
 from .leases import AsyncLeases
 
@@ -76,7 +76,7 @@ class _Failed(Exception):
 # ---- steps
 
 
-async def run(transaction: Transaction, steps: Generator[Statement, Rows, Any]) -> Any:
+async def run(transaction: Transaction, steps: Generator[Statement, TableRows, Any]) -> Any:
     """Execute the statements of *steps*, and return what they come to."""
     rows: Any = None
     while True:
@@ -84,12 +84,12 @@ async def run(transaction: Transaction, steps: Generator[Statement, Rows, Any]) 
             sql, parameters = steps.send(rows)
         except StopIteration as end:
             return end.value
-        rows = await result_of(transaction.execute(sql, parameters))
+        rows = await maybe_await(transaction.execute(sql, parameters))
 
 
-async def taken(transaction: Transaction, record: Record) -> Answer:
+async def taken(transaction: Transaction, record: DoneRecord) -> RecordAnswer:
     """Who has the row. UsageError: nobody can have it in such a transaction."""
-    await result_of(transaction.start())
+    await maybe_await(transaction.start())
     await _check_writers(transaction)
     try:
         answer = await run(transaction, take(transaction.dialect, record))
@@ -97,7 +97,7 @@ async def taken(transaction: Transaction, record: Record) -> Answer:
             _writers.set((*_writing(), (weakref.ref(transaction), weakref.ref(current_task()))))
         return answer
     except Exception as error:
-        failure = failure_of(error)
+        failure = database_failure(error)
         if failure == "locked":
             return ELSEWHERE
         if failure == "readonly":
@@ -151,12 +151,12 @@ def checked(transaction: Transaction, *, opened: bool) -> Transaction:
 
 # ---- the record of a claim
 
-State = Literal["untold", "pending", "committed", "recorded"]
+CommitState = Literal["untold", "pending", "committed", "recorded"]
 """untold: Redis hears nothing, the table answers. pending: the transaction is open, and says how it
 ends. recorded: an earlier transaction has committed the key."""
 
 
-class Claimed(Protocol):
+class ClaimView(Protocol):
     """What is used of a claim here."""
 
     result: Any
@@ -190,8 +190,8 @@ class AsyncRecording:
         self.options = options
         key, token = lease.call.key, secret_of(lease.token).decode()
         seen = fingerprint_in(lease.token).decode()
-        self.record = Record(row_key(row or key), token, seen, milliseconds(options.window))
-        self._state: State = "untold"
+        self.record = DoneRecord(row_key(row or key), token, seen, milliseconds(options.window))
+        self._state: CommitState = "untold"
         self._left: tuple[bytes, int] = b"", 0
         """What Redis will have in the place of the claim, and for how long."""
         self._is_written = False
@@ -215,7 +215,7 @@ class AsyncRecording:
 
     # ---- answers
 
-    def answer(self, refusal: NotOurs) -> Replay | Refused:
+    def answer(self, refusal: NotOurs) -> Replay | RefusedByTable:
         """What a duplicate gets that has not had the row."""
         if not isinstance(refusal.answer, Recorded):
             return self.running()
@@ -224,7 +224,7 @@ class AsyncRecording:
             self.unseen()
         return answer
 
-    def answered(self, recorded: Recorded) -> Replay | Refused:
+    def answered(self, recorded: Recorded) -> Replay | RefusedByTable:
         """What a duplicate gets of a committed record, with which Redis is filled again."""
         seen, call, events = self.record.fingerprint, self.call, self._leases.events
         if recorded.fingerprint == seen:
@@ -242,15 +242,15 @@ class AsyncRecording:
         else:
             facts: dict[str, Any] = {"retry_after": answer.retry_after, "state": "done"}
             events.emit("duplicate", call.name, source="table", **facts)
-        return Refused(answer)
+        return RefusedByTable(answer)
 
-    def running(self) -> Refused:
+    def running(self) -> RefusedByTable:
         """The answer while another transaction has the key."""
         call, wait = self.call, self.options.lease
         facts: dict[str, Any] = {"retry_after": wait, "state": "running"}
         self._leases.events.emit("duplicate", call.name, source="table", **facts)
         said = (self.options.message, call.name, None, "table")
-        return Refused(Duplicate(call.text, wait, "running", *said))
+        return RefusedByTable(Duplicate(call.text, wait, "running", *said))
 
     # ---- the end
 
@@ -289,18 +289,18 @@ class AsyncRecording:
 
 
 async def write(
-    recording: AsyncRecording, transaction: Transaction, ours: Ours, claim: Claimed
+    recording: AsyncRecording, transaction: Transaction, ours: Ours, claim: ClaimView
 ) -> None:
     """The last statement: the result of *claim*; nothing stays of one that was released."""
     result = claim.encoded()  # before the commit: what cannot be stored is rolled back
-    await result_of(transaction.flush())
+    await maybe_await(transaction.flush())
     try:
         if claim.is_released:
             await run(transaction, undo(transaction.dialect, recording.record))
             return
         await run(transaction, finish(transaction.dialect, recording.record, ours, result))
     except Exception as error:
-        if failure_of(error) == "savepoint":
+        if database_failure(error) == "savepoint":
             raise UsageError(NOT_THE_SAME) from error
         raise
     recording.written(result)
@@ -325,7 +325,7 @@ class AsyncWork:
     It is open until it is committed with the result of the claim, or rolled back.
     """
 
-    def __init__(self, within: "AsyncWithin", claim: Claimed, recording: AsyncRecording) -> None:
+    def __init__(self, within: "AsyncWithin", claim: ClaimView, recording: AsyncRecording) -> None:
         self._within = within
         self._manager = within.transaction()
         self._claim = claim
@@ -424,7 +424,7 @@ class AsyncWithin:
 
     async def call(
         self,
-        claim: Claimed,
+        claim: ClaimView,
         recording: AsyncRecording,
         function: Callable[..., Any],
         args: Any,
@@ -447,7 +447,7 @@ class AsyncWithin:
                 await work.commit()
                 return work.result
             except Exception as error:
-                if failure_of(error) != "conflict" or not retries:
+                if database_failure(error) != "conflict" or not retries:
                     raise
             retries -= 1
             await sleep(pause)
@@ -455,7 +455,7 @@ class AsyncWithin:
 
     async def begin(
         self,
-        claim: Claimed,
+        claim: ClaimView,
         recording: AsyncRecording,
         function: Callable[..., Any],
         args: Any,
@@ -474,7 +474,7 @@ class AsyncWithin:
             return await function(*self.handed(value, args), **kwargs)
 
     async def _taken(
-        self, claim: Claimed, recording: AsyncRecording, wait: float
+        self, claim: ClaimView, recording: AsyncRecording, wait: float
     ) -> AsyncWork | NotOurs:
         """A transaction that has the row; one of another is waited for, up to *wait*."""
         deadline, pause = monotonic() + wait, _FIRST_PAUSE
@@ -496,9 +496,13 @@ class AsyncWithin:
             await sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    async def has_committed(self, record: Record, error: BaseException) -> bool:
+    async def has_committed(self, record: DoneRecord, error: BaseException) -> bool:
         """Whether the transaction whose end has failed has committed. False: not known, too."""
-        if not isinstance(error, Exception) or isinstance(error, UsageError) or failure_of(error):
+        if (
+            not isinstance(error, Exception)
+            or isinstance(error, UsageError)
+            or database_failure(error)
+        ):
             return False
         try:
             return await self._is_there(record)
@@ -514,7 +518,7 @@ class AsyncWithin:
         transaction: Transaction | None = None
         try:
             async with manager as value:
-                transaction = checked(find(value, manager), opened=True)
+                transaction = checked(transaction_of(value, manager), opened=True)
                 if (value is not None) is not self._hands_over:
                     raise UsageError(YIELDS_NOTHING)
                 inner = transaction.begin()
@@ -548,7 +552,7 @@ class AsyncWithin:
             raise UsageError(NOT_COMMITTED)
         work.recording.transaction_ended(committed=end == "committed")
 
-    async def _looked_up(self, record: Record) -> str:
+    async def _looked_up(self, record: DoneRecord) -> str:
         """What became of the transaction, seen from another one; once for each function."""
         if self._is_proven:
             return "committed"
@@ -558,11 +562,11 @@ class AsyncWithin:
             return "open"  # not known: Redis hears nothing, the table answers
         return "committed" if self._is_proven else "rolled_back"
 
-    async def _is_there(self, record: Record) -> bool:
+    async def _is_there(self, record: DoneRecord) -> bool:
         """Whether the row with our token has been committed. What the driver raises."""
         found: Recorded | None = None
         async with self.transaction() as (transaction, _):
-            await result_of(transaction.start())
+            await maybe_await(transaction.start())
             found = await run(transaction, look(transaction.dialect, record.key))
         return found is not None and found.token == record.token
 
@@ -573,11 +577,11 @@ class AsyncWithin:
         statements = ""
         try:
             async with self.transaction() as (transaction, _):
-                await result_of(transaction.start())
+                await maybe_await(transaction.start())
                 statements = ddl(transaction.dialect)
                 await run(transaction, create(transaction.dialect))
         except Exception as error:
-            failure = failure_of(error)
+            failure = database_failure(error)
             if failure == "denied":
                 raise UsageError(
                     f"there is no table dibs_done, and this user may not create it:\n{statements}"
@@ -593,7 +597,7 @@ class AsyncWithin:
             return
         try:
             async with self.transaction() as (transaction, _):
-                await result_of(transaction.start())
+                await maybe_await(transaction.start())
                 await run(transaction, prune(transaction.dialect))
         except Exception as error:
             _log.warning("old rows of dibs_done could not be removed: %s", type(error).__name__)
@@ -629,9 +633,9 @@ class AsyncClaimWithin:
     __slots__ = ("_claim", "_ours", "_recording", "_transaction")
 
     def __init__(
-        self, claim: Claimed, recording: AsyncRecording, value: Any, using: str | None
+        self, claim: ClaimView, recording: AsyncRecording, value: Any, using: str | None
     ) -> None:
-        found = django(using) if value is None else find(value)
+        found = django(using) if value is None else transaction_of(value)
         self._claim = claim
         self._recording = recording
         self._transaction = recording.transaction = checked(found, opened=False)
@@ -646,12 +650,12 @@ class AsyncClaimWithin:
         recording = self._recording
         found = recording.answered(answer) if isinstance(answer, Recorded) else recording.running()
         recording.found_in(self._transaction)
-        if isinstance(found, Refused):
+        if isinstance(found, RefusedByTable):
             raise found.error
         self._claim.replayed, self._claim.result = True, found.value
         return AsyncDone(found)
 
-    async def _take(self) -> Answer:
+    async def _take(self) -> RecordAnswer:
         """The answer; another transaction that has the key is waited for, up to `wait`."""
         deadline, pause = monotonic() + self._recording.options.wait, _FIRST_PAUSE
         while True:
@@ -664,7 +668,7 @@ class AsyncClaimWithin:
                     "there is no table dibs_done; create it by a migration:\n"
                     f"{ddl(self._transaction.dialect)}"
                 ) from failed.error
-            if not isinstance(answer, Elsewhere) or monotonic() >= deadline:
+            if not isinstance(answer, OpenElsewhere) or monotonic() >= deadline:
                 return answer
             await sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

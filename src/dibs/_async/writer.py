@@ -3,29 +3,32 @@
 import math
 from typing import Any, NamedTuple
 
-from .._core.breaker import Outage
 from .._core.cache import (
-    Answer,
     CacheKeys,
-    Claimed,
+    LoadAnswer,
+    LoadClaim,
+    Versions,
     jittered,
+    read_begun,
     read_validity,
+    read_versions,
     store_request,
+    tag_version_request,
     unlock_request,
     validity_request,
+    version_request,
 )
-from .._core.causes import cause_for
+from .._core.causes import Absent, cause_for, failure_name
 from .._core.codec import FAILURE, frame, packed
-from .._core.failures import Absent, failure_of
+from .._core.connection import Outage
 from .._core.request import Request
-from .._core.tags import Versions, begin_request, read_begun, read_versions, version_request
 from .._events import EventSink
 from .._system import random, time, urandom
 from .._tasks import monotonic
-from .memory import AsyncCacheMemory
+from .reader import AsyncCacheMemory
 from .store import AsyncStore
 
-Outcome = Answer | Exception
+LoadOutcome = LoadAnswer | Exception
 
 
 class AsyncWriter:
@@ -50,7 +53,7 @@ class AsyncWriter:
         """
         if not tags:
             return {}
-        requests = [begin_request(tag, urandom(8).hex().encode(), life) for tag in tags]
+        requests = [tag_version_request(tag, urandom(8).hex().encode(), life) for tag in tags]
         try:
             replies = await self._store.ask_all(requests, monotonic())
         except Outage:
@@ -61,12 +64,12 @@ class AsyncWriter:
 
     async def keep(
         self,
-        claims: list[Claimed],
+        claims: list[LoadClaim],
         versions: list[Versions],
         values: list[Any],
         ttls: list[float | None],
         since: float,
-    ) -> list[Outcome]:
+    ) -> list[LoadOutcome]:
         """Store each value for its ttl (None: not at all), in one write; what readers get of it.
 
         A value may be an Absent. One that cannot be encoded becomes a UsageError.
@@ -78,13 +81,13 @@ class AsyncWriter:
             some = [claims[place] for place in missing]
             absent = Absent(some[0].request.keys.name)
             await self.failed(some, [versions[place] for place in missing], absent)
-        results = [each for each in made if isinstance(each, Result)]
+        results = [each for each in made if isinstance(each, LoadResult)]
         answers = iter(await self._store_all(results, took, since) if results else [])
-        return [next(answers) if isinstance(each, Result) else each for each in made]
+        return [next(answers) if isinstance(each, LoadResult) else each for each in made]
 
     def _packed(
-        self, claim: Claimed, versions: Versions, value: Any, ttl: float | None
-    ) -> "Result | Exception":
+        self, claim: LoadClaim, versions: Versions, value: Any, ttl: float | None
+    ) -> "LoadResult | Exception":
         if isinstance(value, Absent):
             return value
         try:
@@ -98,9 +101,11 @@ class AsyncWriter:
             raise
         options = claim.request.options
         fresh = None if ttl is None else jittered(options, random(), ttl)
-        return Result(claim, versions, value, payload, fresh)
+        return LoadResult(claim, versions, value, payload, fresh)
 
-    async def _store_all(self, results: "list[Result]", took: float, since: float) -> list[Outcome]:
+    async def _store_all(
+        self, results: "list[LoadResult]", took: float, since: float
+    ) -> list[LoadOutcome]:
         tags = list(dict.fromkeys([tag for each in results for tag in each.keys.tags]))
         requests = [each.request(time(), took) for each in results]
         for each in results:
@@ -125,16 +130,16 @@ class AsyncWriter:
             for each, reply in zip(results, replies, strict=False)
         ]
 
-    def _answer(self, result: "Result", reply: Any, asked: float, since: float) -> Outcome:
+    def _answer(self, result: "LoadResult", reply: Any, asked: float, since: float) -> LoadOutcome:
         """What readers get. Not stored: it may be older than what was deleted."""
         keys, token = result.keys, result.claim.token
         was_valid = result.was_valid(reply)
         if result.fresh is None and not isinstance(reply, Exception):
             self.unlock(keys, token, _rest(result.claim))
-            return Answer(result.value, asked if was_valid else since)
+            return LoadAnswer(result.value, asked if was_valid else since)
         if was_valid and result.fresh is not None:
             self._memory.remember(keys.key, result.fresh)
-            return Answer(result.value, asked)
+            return LoadAnswer(result.value, asked)
         self.unlock(keys, token)  # where only the lock was lost, our mark still stands
         if isinstance(reply, Exception) and not isinstance(reply, Outage):
             return reply
@@ -142,12 +147,12 @@ class AsyncWriter:
         cause = reply.cause if is_out else cause_for("superseded")
         self._events.emit("rejected_write", keys.name, cause=cause)
         # Unknown: there is nothing better.
-        return Answer(result.value, math.inf if is_out else since)
+        return LoadAnswer(result.value, math.inf if is_out else since)
 
     # ---- failures
 
     async def failed(
-        self, claims: list[Claimed], versions: list[Versions], error: Exception
+        self, claims: list[LoadClaim], versions: list[Versions], error: Exception
     ) -> None:
         """Let others try – or remember the failure, where there is nothing better to serve.
 
@@ -156,14 +161,14 @@ class AsyncWriter:
         """
         why = cause_for("load_failed", f"the load failed: {type(error).__name__}")
         requests: list[Request] = []
-        remembered: list[Claimed] = []
+        remembered: list[LoadClaim] = []
         for claim, tagged in zip(claims, versions, strict=True):
             keys, token = claim.request.keys, claim.token
             if not isinstance(error, Absent):
                 self._events.emit("degraded", keys.name, cause=why)
             life = keys.options.remembers(error)
             if life and claim.reading.state in ("missing", "outdated"):
-                failure = failure_of(error).encode()
+                failure = failure_name(error).encode()
                 data = frame(FAILURE, "-", time(), 0.0, failure, tagged)
                 requests.append(store_request(keys, claim.lock, data, life + keys.options.stale))
                 remembered.append(claim)
@@ -172,7 +177,7 @@ class AsyncWriter:
         if requests:
             await self._write_failures(remembered, requests)
 
-    async def _write_failures(self, claims: list[Claimed], requests: list[Request]) -> None:
+    async def _write_failures(self, claims: list[LoadClaim], requests: list[Request]) -> None:
         replies: list[Any]
         try:
             replies = await self._store.ask_all(requests, monotonic())
@@ -190,14 +195,14 @@ class AsyncWriter:
                 self._events.emit("rejected_write", claim.request.keys.name, cause=cause)
 
 
-def _rest(claim: Claimed) -> float:
+def _rest(claim: LoadClaim) -> float:
     return claim.request.options.lock_ttl if claim.reading.state == "stale" else 0.0
 
 
-class Result(NamedTuple):
+class LoadResult(NamedTuple):
     """What a load found, as bytes and as everybody gets it back."""
 
-    claim: Claimed
+    claim: LoadClaim
     versions: Versions
     value: Any
     payload: bytes

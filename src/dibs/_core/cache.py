@@ -1,20 +1,271 @@
-"""Fresh, stale or missing; who loads, who follows, when to refresh early; requests and readings."""
+"""Cached values: entries, their ages, their tags, and copies in this process."""
 
+import inspect
 import math
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 
 from ..errors import UsageError
-from .cache_options import CacheOptions
-from .codec import FAILURE, MARK, mark, unframe
-from .engine import run_script, run_whole_script
-from .failures import Absent
-from .keys import companion_key, expand
-from .options import Settings
+from .capabilities import run_script, run_whole_script
+from .causes import Absent
+from .codec import FAILURE, MARK, loading_mark, unframe
+from .keys import Template, companion_key, expand, roots_of
+from .lease import ANOTHER_TYPE
+from .options import CacheOptions, Settings
 from .request import SIZE, Reply, Request, pack
-from .tags import UNTAGGED, Versions, tag_keys
 from .watch import Tracked, Watching, read_watch
+
+Versions = list[bytes | None]
+"""One for each tag, in order. None: there is none, and no value fits."""
+UNTAGGED: Versions = []
+
+TAG_NAME = "tag:*"
+"""What events call a tag: it may hold personal data."""
+
+TAKEN = "the key of a tag is a lease, a claim or something else; choose another tag or namespace"
+
+TAG_LIFE = 86_400.0
+"""How long a version lives after the last load with it, at least: outdated values are misses."""
+
+
+def checked_tags(tags: object) -> tuple[str, ...]:
+    """*tags* as a tuple. UsageError: it is no list of strings."""
+    if isinstance(tags, str) or not isinstance(tags, Iterable):
+        raise UsageError(f"tags must be a list of strings, such as ['branch:7'], not {tags!r}")
+    listed = list(cast("Iterable[Any]", tags))
+    if not all(isinstance(tag, str) and tag for tag in listed):
+        raise UsageError("a tag must be a non-empty string")
+    return tuple(dict.fromkeys(listed))
+
+
+def tag_key(namespace: str, tag: object) -> bytes:
+    """Where the version of a tag lives. UsageError: empty, too long, or not a string."""
+    if not isinstance(tag, str) or not tag:
+        raise UsageError("a tag must be a non-empty string")
+    return expand(namespace, f"tag:{tag}")
+
+
+def tag_keys(namespace: str, tags: Iterable[str]) -> tuple[bytes, ...]:
+    """Where the versions of some tags live."""
+    return tuple([tag_key(namespace, tag) for tag in tags])
+
+
+def version_request(key: bytes) -> Request:
+    """The version of a tag; tracked, it registers for its change."""
+    return Request(pack("GET", key), 1, key)
+
+
+def tag_version_request(key: bytes, version: bytes, life: float) -> Request:
+    """The version of a tag for a load that begins: what is there, or else *version*."""
+    args = (version, round(max(2 * life, TAG_LIFE) * 1000))
+    return Request(run_script("cache_tag", [key], *args), 1, key)
+
+
+def read_versions(replies: list[Reply]) -> Versions:
+    """What those requests found."""
+    return [reply if isinstance(reply, bytes) else None for reply in replies]
+
+
+def read_begun(replies: list[Any]) -> Versions:
+    """What `begin_request` found. UsageError: the key of a tag is something else, or it is refused.
+
+    A reply that is a UsageError says what the server refused.
+    """
+    for reply in replies:
+        if reply == 0 or (isinstance(reply, UsageError) and str(reply) == ANOTHER_TYPE):
+            raise UsageError(TAKEN)
+        if isinstance(reply, UsageError):
+            raise reply
+    return read_versions(replies)
+
+
+MOST_LOCAL_VALUES = 10_000
+"""Values that are remembered at most; the oldest goes first."""
+
+LONGEST_LOCK_PAUSE = 0.5
+"""Seconds without a look whether changes were missed, after which the next reader looks."""
+
+ABSENT: Any = object()
+"""Not None: that is a value like any other."""
+
+Ticket = Callable[[], None]
+"""Taken before the store is asked, one for each question; called when the key changes."""
+
+
+class LocalValue(NamedTuple):
+    """A value, until when it may be served, and the ticket with which it came."""
+
+    value: Any
+    until: float
+    ticket: Ticket
+
+
+class Local:
+    """Key → value, until a time, as long as nobody says that it changed.
+
+    Any thread may forget at any moment. Hence the order in `put` (the value, then the look at its
+    ticket) and in `forget` (the ticket, then the value): one of the two always sees the other.
+    """
+
+    def __init__(self, is_behind: Callable[[float], bool], most: int = MOST_LOCAL_VALUES) -> None:
+        """*is_behind*: whether the server may have reported changes that were not read yet, as
+        after a pause of this process."""
+        self._is_behind = is_behind
+        self._asked_at = 0.0
+        self._most = most
+        self._values: dict[bytes, LocalValue] = {}
+        self._tickets: dict[bytes, Ticket] = {}
+
+    def get(self, key: bytes, now: float) -> Any:
+        """The value; ABSENT: ask the store."""
+        found = self._values.get(key)
+        if found is None or found[1] <= now:
+            return ABSENT
+        if now - self._asked_at > LONGEST_LOCK_PAUSE:
+            if self._is_behind(now):
+                return ABSENT
+            self._asked_at = now
+        return found[0]
+
+    def ask(self, key: bytes, ticket: Ticket) -> None:
+        """The store is about to be asked; its answer comes with this ticket."""
+        self._tickets[key] = ticket
+
+    def drop(self, key: bytes, ticket: Ticket) -> None:
+        """The answer that came with this ticket is not to be remembered."""
+        if self._tickets.get(key) is ticket:
+            self._tickets.pop(key, None)
+
+    def put(
+        self, key: bytes, value: Any, until: float, ticket: Ticket
+    ) -> list[tuple[bytes, Ticket]]:
+        """Remember it, unless it changed since the ticket was taken.
+
+        Returns the keys and tickets that are of no use any more.
+        """
+        if self._tickets.get(key) is not ticket:
+            return [(key, ticket)]
+        old = self._values.pop(key, None)
+        entry = self._values[key] = LocalValue(value, until, ticket)
+        gone = [] if old is None else [(key, old.ticket)]
+        if self._tickets.get(key) is not ticket:  # it changed in between
+            if self._values.get(key) is entry:
+                self._values.pop(key, None)
+            return [*gone, (key, ticket)]
+        if len(self._values) > self._most:
+            gone += self._oldest_out()
+        return gone
+
+    def _oldest_out(self) -> list[tuple[bytes, Ticket]]:
+        try:
+            key = next(iter(self._values))
+        except (RuntimeError, StopIteration):  # other threads are at it as well
+            return []
+        self._tickets.pop(key, None)
+        old = self._values.pop(key, None)
+        return [] if old is None else [(key, old.ticket)]
+
+    def forget(self, key: bytes) -> None:
+        """It changed, or may have: whatever was asked for before now is not remembered either."""
+        self._tickets.pop(key, None)
+        self._values.pop(key, None)
+
+
+_STARS = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+
+
+class ItemTemplate:
+    """`menu:{branch_id}` for a function of many `branch_ids`: a key for each item of a list.
+
+    The list is the first parameter of the function. The one field that is no parameter stands for
+    an item of it; all others are filled from the call's arguments. UsageError: there is no such
+    field, or more than one.
+    """
+
+    def __init__(self, text: str, function: Callable[..., Any]) -> None:
+        self.text = text
+        parameters = inspect.signature(function).parameters
+        names = [name for name in parameters if name not in ("self", "cls")]
+        self._where = getattr(function, "__qualname__", repr(function))
+        if not names:
+            raise UsageError(f"{text!r}: {self._where}() has no parameter for a list of items")
+        self.parameter = names[0]
+        stars = _STARS.get(parameters[self.parameter].kind)
+        if stars is not None:
+            said = "the first parameter must be the list of items"
+            raise UsageError(f"{text!r}: {said}, not {stars}{self.parameter}")
+        self._place = list(parameters).index(self.parameter)
+        self._item = _field_of_items(text, self._where, list(parameters), self.parameter)
+        self._of_one = _of_one(function, self.parameter, self._item)
+        self._key_of = Template(text, self._of_one)
+
+    def for_items(self, text: str) -> Template:
+        """Another template for the same items; called with `of_item`."""
+        return Template(text, self._of_one)
+
+    def items(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The items of a call, each once. TypeError: none are given, or one cannot be hashed."""
+        if self.parameter in kwargs:
+            given = kwargs[self.parameter]
+        elif len(args) > self._place:
+            given = args[self._place]
+        else:
+            raise TypeError(f"{self._where}() missing its list of items, {self.parameter!r}")
+        if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+            kind = type(given).__name__
+            raise UsageError(f"{self.text!r}: {self.parameter} must be a list of items, not {kind}")
+        return list(dict.fromkeys(cast("Iterable[Any]", given)))
+
+    def key(self, item: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """The key of one item. UsageError: a field is missing, None, empty or not plain."""
+        return self._key_of(*self.of_item(item, args, kwargs))
+
+    def of_item(
+        self, item: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call for one item."""
+        return self._with(self._item, item, args, kwargs)
+
+    def arguments(
+        self, items: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The same call for other items."""
+        return self._with(self.parameter, items, args, kwargs)
+
+    def _with(
+        self, name: str, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if len(args) > self._place:
+            return (*args[: self._place], value, *args[self._place + 1 :]), kwargs
+        rest = {each: given for each, given in kwargs.items() if each != self.parameter}
+        return args, {**rest, name: value}
+
+
+def _field_of_items(text: str, where: str, parameters: list[str], listed: str) -> str:
+    unknown = [root for root in roots_of(text) if root not in parameters]
+    if listed in roots_of(text):
+        raise UsageError(f"{text!r}: name one item of {listed!r}, not the list: {{item}}")
+    if len(unknown) != 1:
+        said = f"exactly one field must stand for an item of {listed!r}"
+        raise UsageError(f"{text!r}: {said} of {where}(), and be no parameter; found {unknown}")
+    return unknown[0]
+
+
+def _of_one(function: Callable[..., Any], listed: str, item: str) -> Callable[..., Any]:
+    """A function like *function*, of one item in place of the list."""
+    signature = inspect.signature(function)
+    parameters = [
+        parameter.replace(name=item) if parameter.name == listed else parameter
+        for parameter in signature.parameters.values()
+    ]
+
+    def of_one() -> None: ...
+
+    of_one.__qualname__ = getattr(function, "__qualname__", "function")
+    setattr(of_one, "__signature__", signature.replace(parameters=parameters))  # noqa: B010
+    return of_one
+
 
 DAY = 86_400.0
 """For how long a delete is still delivered after an outage, where nobody knows the ttl."""
@@ -60,11 +311,11 @@ def cache_keys(
     """Where a value, its lock and its tags live. UsageError: a bad key or tag."""
     namespace = settings.namespace
     data = expand(namespace, key)
-    lock = lock_of(namespace, data) if lock_key is None else expand(namespace, lock_key)
+    lock = load_lock_key(namespace, data) if lock_key is None else expand(namespace, lock_key)
     return CacheKeys(options, name, data, lock, tag_keys(namespace, tags))
 
 
-def lock_of(namespace: str, key: bytes) -> bytes:
+def load_lock_key(namespace: str, key: bytes) -> bytes:
     """The key that is locked during a load, if the caller names no other."""
     return companion_key(f"{namespace}lock:".encode(), key)
 
@@ -105,14 +356,14 @@ def remember_keys(known: dict[str, CacheKeys], text: str, keys: CacheKeys) -> No
     known[text] = keys
 
 
-State = Literal["fresh", "stale", "missing", "poison", "failed", "held", "outdated"]
+ValueState = Literal["fresh", "stale", "missing", "poison", "failed", "held", "outdated"]
 """outdated: one of its tags was invalidated."""
 
 
 class Reading(NamedTuple):
     """What the store had, and whether it is ours to load."""
 
-    state: State
+    state: ValueState
     value: Any = None
     left: float = 0.0
     """Seconds that it stays fresh (negative: that it has been stale)."""
@@ -137,7 +388,7 @@ def is_served(reading: Reading, options: CacheOptions) -> bool:
     return reading.state == "fresh" or is_old
 
 
-class Claimed(NamedTuple):
+class LoadClaim(NamedTuple):
     """A value that is ours to load."""
 
     request: LoadRequest
@@ -151,7 +402,7 @@ class Claimed(NamedTuple):
         return self.reading.lock
 
 
-class Answer(NamedTuple):
+class LoadAnswer(NamedTuple):
     """What a flight found, for all who joined it."""
 
     value: Any
@@ -161,9 +412,9 @@ class Answer(NamedTuple):
     """The event of those who join: a load was waited for, or a value was there."""
 
 
-def answer_in(result: Any, key: bytes) -> Answer | None:
+def answer_in(result: Any, key: bytes) -> LoadAnswer | None:
     """What a flight found for *key*; None: nothing, ask again. What its load raised for it."""
-    found = result if isinstance(result, Answer) else result.get(key)
+    found = result if isinstance(result, LoadAnswer) else result.get(key)
     if isinstance(found, Exception):
         raise found
     return found
@@ -287,15 +538,15 @@ class Found(NamedTuple, Generic[T]):
     """Seconds that it stays fresh; 0 or less: it is stale."""
 
 
-def peek_request(keys: CacheKeys) -> Request:
+def stored_request(keys: CacheKeys) -> Request:
     """The value, and how long it lives."""
     return Request(pack("GET", keys.key) + pack("PTTL", keys.key), 2, keys.key)
 
 
-def read_peek(
+def read_stored(
     reply: Reply, options: CacheOptions, versions: Versions, now: float
 ) -> Found[Any] | None:
-    """What `peek_request` found. UsageError: the key is a lease's."""
+    """What `stored_request` found. UsageError: the key is a lease's."""
     reading = read_reply(reply, options, versions)
     if reading.state == "held":
         raise UsageError(HELD)
@@ -317,8 +568,8 @@ def follow_request(keys: CacheKeys) -> Request:
 
 def read_follow(answer: Tracked) -> Watching | None:
     """How long the lock is held, and whether its end will be pushed. None: no load is marked."""
-    mark, pttl = answer.replies
-    return read_watch(Tracked([pttl], answer.tracked)) if mark == 1 else None
+    loading_mark, pttl = answer.replies
+    return read_watch(Tracked([pttl], answer.tracked)) if loading_mark == 1 else None
 
 
 def validity_request(keys: CacheKeys) -> Request:
@@ -346,7 +597,7 @@ def lock_request(keys: CacheKeys, token: bytes, when: bytes) -> Request:
         round(options.lock_ttl * 1000),
         round(options.stale * 1000),
         when,
-        mark(token),
+        loading_mark(token),
         round(max(MARK_LIFE, 2 * options.load_timeout) * 1000),
         round((max(options.load_timeout, options.lock_ttl) + options.lock_ttl) * 1000),
     )
@@ -379,7 +630,7 @@ def put_request(keys: CacheKeys, data: bytes, life: float) -> Request:
 
 def unlock_request(keys: CacheKeys, token: bytes, until: float, rest: float = 0.0) -> Request:
     """The load came to nothing: let somebody else try. *rest*: not for so many seconds."""
-    args = (token, mark(token), round(rest * 1000))
+    args = (token, loading_mark(token), round(rest * 1000))
     script = run_whole_script("cache_unlock", [keys.key, keys.lock], *args)
     return Request(script, 1, keys.key, until)
 

@@ -44,7 +44,7 @@ class Codec(Protocol):
         ...
 
 
-class Entry(NamedTuple):
+class Frame(NamedTuple):
     """What a frame holds."""
 
     codec: str
@@ -74,12 +74,12 @@ def head_of(codec: Codec) -> bytes:
     return f"dibs1 {codec.name} {codec.fingerprint} ".encode()
 
 
-def mark(token: bytes) -> bytes:
+def loading_mark(token: bytes) -> bytes:
     """What stands in a value's place while it is loaded for the first time."""
     return MARK + b" " + token
 
 
-def unframe(data: bytes) -> Entry | None:
+def unframe(data: bytes) -> Frame | None:
     """What the frame holds; None: these bytes are not ours, or of another version."""
     head, newline, payload = data.partition(b"\n")
     words = head.split(b" ")
@@ -88,7 +88,7 @@ def unframe(data: bytes) -> Entry | None:
     try:
         codec, fingerprint = words[1].decode(), words[2].decode()
         made_at, took = float(words[3]), float(words[4])
-        return Entry(codec, fingerprint, made_at, took, payload, list(words[5:]))
+        return Frame(codec, fingerprint, made_at, took, payload, list(words[5:]))
     except ValueError:
         return None
 

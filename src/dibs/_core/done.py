@@ -18,8 +18,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 from ..errors import Duplicate, Mismatch, UsageError
 
-Row = Sequence[Any]
-Rows = Sequence[Row]
+TableRow = Sequence[Any]
+TableRows = Sequence[TableRow]
 Statement = tuple[str, dict[str, Any]]
 """SQL with `:name` for each parameter, and the parameters."""
 
@@ -30,7 +30,7 @@ PORTION = 500
 # ---- dialects
 
 
-class Dialect(NamedTuple):
+class SqlDialect(NamedTuple):
     """The statements for one database."""
 
     name: str
@@ -64,7 +64,7 @@ def _statements(now: str, key: str, look_ends: str, prune_ends: str) -> tuple[st
 
 
 _PG_NOW = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
-_POSTGRESQL = Dialect(
+_POSTGRESQL = SqlDialect(
     "postgresql",
     (
         f"CREATE TABLE IF NOT EXISTS {TABLE} (\n"
@@ -99,7 +99,7 @@ _POSTGRESQL = Dialect(
 )
 
 _LITE_NOW = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
-_SQLITE = Dialect(
+_SQLITE = SqlDialect(
     "sqlite",
     (
         f"CREATE TABLE IF NOT EXISTS {TABLE} (\n"
@@ -151,7 +151,7 @@ _MY_TAKE = (
 )
 # A locking read: the snapshot of a transaction that has read before does not show newer rows.
 _MY_REST = _statements(_MY_NOW, "`key`", " LOCK IN SHARE MODE", " FOR UPDATE SKIP LOCKED")
-_MYSQL = Dialect(
+_MYSQL = SqlDialect(
     "mysql", (_MY_CREATE,), _MY_TAKE, *_MY_REST, has_returning=False, has_binary_keys=True
 )
 _MARIADB = _MYSQL._replace(
@@ -162,7 +162,7 @@ _MARIADB = _MYSQL._replace(
 DIALECTS: Final = {each.name: each for each in (_POSTGRESQL, _SQLITE, _MYSQL, _MARIADB)}
 
 
-def dialect_called(name: str) -> Dialect:
+def dialect_called(name: str) -> SqlDialect:
     """The dialect. UsageError: dibs has no statements for such a database."""
     try:
         return DIALECTS[name]
@@ -171,7 +171,7 @@ def dialect_called(name: str) -> Dialect:
         raise UsageError(f"within= works with {known}, not with {name}") from None
 
 
-def ddl(dialect: Dialect) -> str:
+def ddl(dialect: SqlDialect) -> str:
     """What creates the table, as a script."""
     return "".join(f"{statement};\n" for statement in dialect.create)
 
@@ -194,7 +194,7 @@ def with_numbers(sql: str) -> tuple[str, tuple[str, ...]]:
 
 # ---- keys
 
-LONGEST_KEY = 255
+LONGEST_RECORD_KEY = 255
 _KEPT = 150
 _SHORTENED = re.compile(r"#[0-9a-f]{64}\Z")
 
@@ -208,13 +208,18 @@ def row_key(key: bytes) -> str:
         text = key.decode()
     except UnicodeDecodeError:
         text = ""
-    if 0 < len(key) <= LONGEST_KEY and text and "\0" not in text and not _SHORTENED.search(text):
+    if (
+        0 < len(key) <= LONGEST_RECORD_KEY
+        and text
+        and "\0" not in text
+        and not _SHORTENED.search(text)
+    ):
         return text
     head = key[:_KEPT].decode(errors="ignore").replace("\0", "")
     return f"{head}#{hashlib.sha256(key).hexdigest()}"
 
 
-def lock_of(key: str) -> int:
+def advisory_lock(key: str) -> int:
     """The number of the advisory lock for *key*: 64 bits, signed."""
     data = hashlib.blake2b(key.encode(), digest_size=8, person=b"dibs").digest()
     return int.from_bytes(data, "big", signed=True)
@@ -223,7 +228,7 @@ def lock_of(key: str) -> int:
 # ---- steps
 
 
-class Record(NamedTuple):
+class DoneRecord(NamedTuple):
     """What a submission writes."""
 
     key: str
@@ -250,18 +255,18 @@ class Recorded(NamedTuple):
     """Seconds until it is forgotten."""
 
 
-class Elsewhere(NamedTuple):
+class OpenElsewhere(NamedTuple):
     """Another transaction with this key is open: it may commit, or not."""
 
 
-class Refused(NamedTuple):
+class RefusedByTable(NamedTuple):
     """The answer to a duplicate, from the table."""
 
     error: Duplicate | Mismatch
 
 
-ELSEWHERE = Elsewhere()
-Answer = Ours | Recorded | Elsewhere
+ELSEWHERE = OpenElsewhere()
+RecordAnswer = Ours | Recorded | OpenElsewhere
 
 _SAVEPOINT = "dibs_done"
 WRONG_HALF = (
@@ -288,12 +293,12 @@ NOT_THE_SAME = (
 )
 
 
-def take(dialect: Dialect, record: Record) -> Generator[Statement, Rows, Answer]:
+def take(dialect: SqlDialect, record: DoneRecord) -> Generator[Statement, TableRows, RecordAnswer]:
     """Take the row, or say who has it. Nothing is changed where it is not ours."""
     parameters = _parameters(dialect, record, fingerprint=record.fingerprint)
     parameters["window"] = record.window_ms
     if dialect.has_transaction_ids:
-        parameters["lock"] = lock_of(record.key)
+        parameters["lock"] = advisory_lock(record.key)
     rows = yield dialect.take, parameters
     if not rows:
         found = yield from look(dialect, record.key)
@@ -307,7 +312,7 @@ def take(dialect: Dialect, record: Record) -> Generator[Statement, Rows, Answer]
     return Ours(None)
 
 
-def look(dialect: Dialect, key: str) -> Generator[Statement, Rows, Recorded | None]:
+def look(dialect: SqlDialect, key: str) -> Generator[Statement, TableRows, Recorded | None]:
     """What is recorded for *key*, and not forgotten."""
     rows = yield dialect.look, {"key": key.encode() if dialect.has_binary_keys else key}
     if not rows:
@@ -318,8 +323,8 @@ def look(dialect: Dialect, key: str) -> Generator[Statement, Rows, Recorded | No
 
 
 def finish(
-    dialect: Dialect, record: Record, ours: Ours, result: bytes | None
-) -> Generator[Statement, Rows, None]:
+    dialect: SqlDialect, record: DoneRecord, ours: Ours, result: bytes | None
+) -> Generator[Statement, TableRows, None]:
     """Write the result. UsageError: it is not the transaction in which the row was taken."""
     if not dialect.has_transaction_ids:
         yield f"RELEASE SAVEPOINT {_SAVEPOINT}", {}
@@ -329,7 +334,7 @@ def finish(
         raise UsageError(NOT_THE_SAME)
 
 
-def file(dialect: Dialect) -> Generator[Statement, Rows, str | None]:
+def file(dialect: SqlDialect) -> Generator[Statement, TableRows, str | None]:
     """The path of a database that has one writer; None: it has many, or no file."""
     if dialect.file is None:
         return None
@@ -337,23 +342,23 @@ def file(dialect: Dialect) -> Generator[Statement, Rows, str | None]:
     return str(rows[0][0] or "") or None if rows else None
 
 
-def undo(dialect: Dialect, record: Record) -> Generator[Statement, Rows, None]:
+def undo(dialect: SqlDialect, record: DoneRecord) -> Generator[Statement, TableRows, None]:
     """Leave no row: the rows of the work may commit, and the next submission runs."""
     yield dialect.undo, _parameters(dialect, record)
 
 
-def prune(dialect: Dialect) -> Generator[Statement, Rows, None]:
+def prune(dialect: SqlDialect) -> Generator[Statement, TableRows, None]:
     """Remove some rows whose window is over."""
     yield dialect.prune, {}
 
 
-def create(dialect: Dialect) -> Generator[Statement, Rows, None]:
+def create(dialect: SqlDialect) -> Generator[Statement, TableRows, None]:
     """Create the table, if it is not there."""
     for statement in dialect.create:
         yield statement, {}
 
 
-def _parameters(dialect: Dialect, record: Record, **more: Any) -> dict[str, Any]:
+def _parameters(dialect: SqlDialect, record: DoneRecord, **more: Any) -> dict[str, Any]:
     key = record.key.encode() if dialect.has_binary_keys else record.key
     return {"key": key, "token": record.token, **more}
 
@@ -405,9 +410,11 @@ def remaining(opener: Any, signature: inspect.Signature) -> inspect.Signature:
 
 # ---- what an error of a driver means
 
-Failure = Literal["missing", "denied", "readonly", "conflict", "locked", "exists", "savepoint"]
+DatabaseFailure = Literal[
+    "missing", "denied", "readonly", "conflict", "locked", "exists", "savepoint"
+]
 
-_CODES: dict[str, Failure] = {
+_CODES: dict[str, DatabaseFailure] = {
     "42P01": "missing", "1146": "missing",
     "42501": "denied", "1142": "denied", "1044": "denied",
     "25006": "readonly", "1792": "readonly", "1290": "readonly", "1836": "readonly",
@@ -418,7 +425,7 @@ _CODES: dict[str, Failure] = {
     "42P07": "exists", "23505": "exists", "42710": "exists", "1050": "exists",
     "1305": "savepoint",
 }  # fmt: skip
-_SENTENCES: dict[str, Failure] = {
+_SENTENCES: dict[str, DatabaseFailure] = {
     "no such table": "missing",
     "no such savepoint": "savepoint",
     "already exists": "exists",
@@ -426,13 +433,13 @@ _SENTENCES: dict[str, Failure] = {
 """What SQLite says where its code is only "an error"."""
 
 
-def failure_of(error: BaseException) -> Failure | None:
+def database_failure(error: BaseException) -> DatabaseFailure | None:
     """What an error of any driver means, also behind SQLAlchemy's or Django's. None: another."""
     seen: BaseException | None = error
     for _ in range(5):
         if seen is None:
             return None
-        codes: list[Failure] = [_CODES[code] for code in _codes_of(seen) if code in _CODES]
+        codes: list[DatabaseFailure] = [_CODES[code] for code in _codes_of(seen) if code in _CODES]
         found = codes[0] if codes else _sentence(seen)
         if found is not None:
             return found
@@ -447,7 +454,7 @@ def _codes_of(error: BaseException) -> list[str]:
     return [str(code) for code in (first, *(getattr(error, name, None) for name in names)) if code]
 
 
-def _sentence(error: BaseException) -> Failure | None:
+def _sentence(error: BaseException) -> DatabaseFailure | None:
     if not type(error).__module__.startswith("sqlite3"):
         return None
     text = str(error)

@@ -10,14 +10,20 @@ One decision for submissions, jobs and fires; the caller does the I/O:
 
 from typing import Literal, NamedTuple
 
-from .breaker import Outage
+from .capabilities import Engine, run_whole_script
 from .causes import cause_for, code_of_reply
-from .engine import Engine, run_whole_script
+from .connection import Outage
 from .keys import milliseconds
-from .lease import HoldCall, LeaseState, release_request, shorten_request
+from .lease import (
+    HoldCall,
+    LeaseState,
+    release_permit,
+    release_request,
+    shorten_permit,
+    shorten_request,
+)
 from .once import complete_request, done_record, read_complete
 from .options import After, OnError, Work
-from .permits import release_permit, shorten_permit
 from .request import ErrorReply, Reply, Request
 
 How = Literal["returned", "raised", "cancelled", "released", "handed_over"]
@@ -68,7 +74,7 @@ def is_fire_over(how: How, *, lost: bool) -> bool:
 # ---- how it is written
 
 
-class Record(NamedTuple):
+class ClaimRecord(NamedTuple):
     """What a submission leaves that was done."""
 
     claim: bytes
@@ -87,7 +93,7 @@ class Record(NamedTuple):
         return done if is_short else done_record(self.claim.partition(b"\n")[0], b"")
 
 
-class Write(NamedTuple):
+class RecordWrite(NamedTuple):
     """One attempt to leave a record: in the place of the claim, or …"""
 
     left: Left
@@ -115,7 +121,7 @@ class Met(NamedTuple):
     """free: the server's clock in ms; 0: not known."""
 
 
-class Verdict(NamedTuple):
+class EndingVerdict(NamedTuple):
     """How it ended."""
 
     kind: Literal["completed", "late"]
@@ -130,27 +136,33 @@ class Verdict(NamedTuple):
         return "not_stored" if self.is_reduced else "expired" if self.was_free else None
 
 
-COMPLETED = Verdict("completed")
-LATE = Verdict("late")
+COMPLETED = EndingVerdict("completed")
+LATE = EndingVerdict("late")
 WRITTEN, TAKEN, REFUSED = Met("written"), Met("taken"), Met("refused")
 
 
-_RESULT, _DONE = Write("result"), Write("done")
+_RESULT, _DONE = RecordWrite("result"), RecordWrite("done")
 
 
-def first_write(record: Record) -> Write:
+def first_write(record: ClaimRecord) -> RecordWrite:
     """The usual one."""
     return _RESULT if 0 < len(record.result) <= LARGEST_RESULT else _DONE
 
 
-def next_write(record: Record, write: Write, met: Met) -> Write | Verdict | None:
+def next_write(
+    record: ClaimRecord, write: RecordWrite, met: Met
+) -> RecordWrite | EndingVerdict | None:
     """What follows. None: it was refused, and nothing smaller can be written."""
     if met is WRITTEN and write is _RESULT:  # nearly always
         return COMPLETED
     if met.what == "written":
         is_reduced = bool(record.result) and write.left == "done"
         is_usual = not is_reduced and not write.free_until
-        return COMPLETED if is_usual else Verdict("completed", is_reduced, bool(write.free_until))
+        return (
+            COMPLETED
+            if is_usual
+            else EndingVerdict("completed", is_reduced, bool(write.free_until))
+        )
     if met.what == "refused" and not write.forced:
         return write._replace(left="done", forced=True)
     if met.what == "refused":  # at a free key: by a user who may not run the script
@@ -161,7 +173,12 @@ def next_write(record: Record, write: Write, met: Met) -> Write | Verdict | None
 
 
 def write_request(
-    engine: Engine, key: bytes, record: Record, write: Write, value: bytes, deadline: float
+    engine: Engine,
+    key: bytes,
+    record: ClaimRecord,
+    write: RecordWrite,
+    value: bytes,
+    deadline: float,
 ) -> Request:
     """*write* of *value* as a request. *deadline*: when the lease ends by itself."""
     if write.free_until is None and not write.forced:
@@ -171,7 +188,7 @@ def write_request(
     return Request(run_whole_script("once_record", [key], *words), 1, key)
 
 
-def read_write(record: Record, value: bytes, reply: Reply) -> Met:
+def read_write(record: ClaimRecord, value: bytes, reply: Reply) -> Met:
     """What a write of *value* has met."""
     if read_complete(reply, record.claim, value):
         return WRITTEN
@@ -188,7 +205,7 @@ class DoneRequest(Request):
 
     __slots__ = ("_record",)
 
-    def __init__(self, key: bytes, record: Record, until: float) -> None:
+    def __init__(self, key: bytes, record: ClaimRecord, until: float) -> None:
         words = (record.claim, record.value("done"), record.ms, -1, 1)
         super().__init__(run_whole_script("once_record", [key], *words), 1, key, until)
         self._record = record
@@ -206,7 +223,7 @@ _SENTENCES = {
 }
 
 
-def warning_for(verdict: Verdict, refusal: object) -> str | None:
+def warning_for(verdict: EndingVerdict, refusal: object) -> str | None:
     """The sentence for the log. None: it ended as usual. *refusal*: of the last write, if any."""
     code = "late" if verdict.kind == "late" else verdict.code
     if code is None:

@@ -1,11 +1,17 @@
-"""From what the caller says to what the server sees: keys, names, templates, times."""
+"""Keys: names, namespaces, and templates that are filled from the arguments of a call."""
 
+import datetime
+import decimal
+import enum
 import functools
 import inspect
 import itertools
 import math
+import operator
+import pathlib
 import re
 import string
+import uuid
 from binascii import crc_hqx
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -13,7 +19,46 @@ from typing import Any, Concatenate, NamedTuple, cast
 
 from ..errors import Busy, Duplicate, UsageError
 from .fingerprint import fingerprint
-from .plain_text import LONGEST_KEY, PLAIN, plain_text
+
+LONGEST_KEY = 1024
+PLAIN_TYPES = "text, numbers, booleans, dates, UUIDs, enums and bytes"
+_WRITTEN_BY_STR = (
+    bool,
+    datetime.date,  # and datetime
+    datetime.time,
+    datetime.timedelta,
+    decimal.Decimal,
+    uuid.UUID,
+    pathlib.PurePath,
+)
+
+
+def plain_text(value: object) -> str | None:
+    """How a plain value is written in a key; None: it is not plain.
+
+    An enum is its value, bytes are hexadecimal digits, everything else is what `str` makes of it.
+    """
+    if isinstance(value, enum.Enum):
+        return plain_text(value.value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, float):
+        return float.__repr__(value)
+    if isinstance(value, _WRITTEN_BY_STR):
+        return str(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(cast("bytes", value)).hex()
+    return _whole_number(value) if hasattr(type(value), "__index__") else None
+
+
+def _whole_number(value: Any) -> str:
+    number = operator.index(value)
+    if number.bit_length() > 8 * LONGEST_KEY:
+        raise UsageError(
+            f"a key may have at most {LONGEST_KEY} bytes, and this number has more digits"
+        )
+    return str(number)
+
 
 LONGEST_TTL = 10 * 365 * 86400.0
 SHORTEST_TTL = 0.001
@@ -310,7 +355,7 @@ def _checked_text(template: str, field: str, value: object) -> str:
         said = f"{template!r}: {field!r} is None or empty in this call"
         raise UsageError(f"{said}; {{{field}:hash}} accepts every value")
     if text is None:
-        said = f"a field must be {PLAIN}, not {type(value).__name__}"
+        said = f"a field must be {PLAIN_TYPES}, not {type(value).__name__}"
         raise UsageError(f"{template!r}: {said}: write {{{field}.id}} or {{{field}:hash}}")
     return text
 
@@ -426,11 +471,11 @@ def _picker(function: Callable[..., Any], names: list[str]) -> Callable[..., tup
 OnBusy = Callable[[Busy], Any] | Callable[Concatenate[Busy, ...], Any]
 OnDuplicate = Callable[[Duplicate], Any] | Callable[Concatenate[Duplicate, ...], Any]
 """What answers in place of a refused call; both forms, because mypy infers no lambda from one."""
-Answer = Callable[[Any, tuple[object, ...], dict[str, object]], Any]
+RefusalAnswer = Callable[[Any, tuple[object, ...], dict[str, object]], Any]
 """Called with the error, and the arguments of the call that was refused."""
 
 
-def answering(answer: Callable[..., Any], function: Callable[..., Any], what: str) -> Answer:
+def answering(answer: Callable[..., Any], function: Callable[..., Any], what: str) -> RefusalAnswer:
     """*answer*, which gets the error and, by their names, the arguments of *function* it takes.
 
     UsageError: it needs one that *function* does not have. *what*: the option.

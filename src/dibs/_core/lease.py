@@ -1,15 +1,15 @@
-"""Requests and readings of acquire, extend, release and peek."""
+"""Leases and permits: requests, what their replies mean, the state of a lease, its hand-over."""
 
 import functools
 import math
 import re
 from collections.abc import Callable
 from itertools import count
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from ..errors import UsageError
+from .capabilities import Engine, run_script, run_whole_script
 from .causes import code_of_reply
-from .engine import Engine, run_script, run_whole_script
 from .keys import companion_key, public_name
 from .options import HoldOptions
 from .request import SIZE, ErrorReply, Reply, Request, pack
@@ -47,7 +47,7 @@ class HoldCall:
         return public_name(self.text) if self.given_name is None else self.given_name
 
 
-class Body(Protocol):
+class GuardedBody(Protocol):
     """The code that runs while a lease is held."""
 
     def stop_at(self, deadline: float) -> None:
@@ -89,7 +89,7 @@ class LeaseState:
         self.fence: int | None = None
         self.successor: bytes | None = None
         """What the value of the key is being changed to; whether that was done is not known yet."""
-        self.body: Body | None = None
+        self.body: GuardedBody | None = None
         self.guarded = True
         """False: the store was out and the policy let the caller through."""
         self.is_over = False
@@ -393,3 +393,220 @@ def mistake(error: ErrorReply) -> UsageError:
     # What follows may quote the request, and with it the key.
     words = text.partition(", with args")[0]
     return UsageError(f"the server refused the request: {words}")
+
+
+class AllTaken(Holding):
+    """All permits are taken: when the first of them expires, and who has it."""
+
+    greatest = b""
+    """The greatest expiry of all; another one says that a permit was taken or renewed since."""
+
+
+# ---- acquire
+
+
+def script_request(call: HoldCall, token: bytes) -> Request:
+    """What takes a key that is not taken by SET alone: with a fence, or one of its permits."""
+    prefix, limit = call.options.fence_prefix, call.options.limit
+    if limit is not None or prefix is None:
+        return permit_request(call, token)
+    return fenced_request(call.key, prefix, token, call.options.ttl_ms)
+
+
+def permit_request(call: HoldCall, token: bytes) -> Request:
+    """Take a permit if one is free; else say when one will be."""
+    key, options = call.key, call.options
+    limit = options.limit or 1
+    if options.fence_prefix is not None:
+        keys = [key, companion_key(options.fence_prefix, key), fences_key(options, key)]
+        words = (token, options.ttl_ms, limit, int(FENCE_LIFE * 1000))
+        return Request(run_script("hold_permit", keys, *words) + pack("PTTL", key), 2, key)
+    size = SIZE[len(key)]
+    head, tail = _around(options.ttl_ms, limit)
+    parts = (head, size, key, b"\r\n", SIZE[len(token)], token, b"\r\n", tail, size, key, b"\r\n")
+    return Request(b"".join(parts), 2, key)
+
+
+def fences_key(options: HoldOptions, key: bytes) -> bytes:
+    """Where the fences of permits are, so that a repeated request gets that of the first."""
+    prefix = options.fence_prefix or b""
+    return companion_key(prefix.removesuffix(b"fence:") + b"fences:", key)
+
+
+@functools.lru_cache(maxsize=256)
+def _around(ttl_ms: int, limit: int) -> tuple[bytes, bytes]:
+    """What stands before the key and behind the token: the same for every key.
+
+    The PTTL at the end makes it two replies, as for every acquire; the first says everything.
+    """
+    script, end = run_script("hold_permit", [b"?"], b"!", ttl_ms, limit).split(
+        b"$1\r\n?\r\n$1\r\n!\r\n"
+    )
+    return script, end + b"*2\r\n$4\r\nPTTL\r\n"
+
+
+def read_permit(replies: list[Reply], token: bytes) -> Won | AllTaken:
+    """Ours, or when one will be free."""
+    reply = replies[0]
+    if reply is None:
+        return WON
+    if isinstance(reply, int):
+        return Won(reply)
+    assert isinstance(reply, list)
+    first, left, greatest = reply
+    taken = AllTaken(_seconds(left), holder_in(first))
+    taken.greatest = greatest if isinstance(greatest, bytes) else b""
+    return taken
+
+
+def count_request(key: bytes) -> Request:
+    """How many permits there are, expired ones included; tracked, it registers for a change."""
+    return Request(pack("ZCARD", key), 1, key)
+
+
+def is_full(count: int, options: HoldOptions) -> bool:
+    """Whether there is nothing to be had before a change, or an expiry."""
+    return options.limit is not None and count >= options.limit
+
+
+def has_changed(before: Holding | None, now: Holding) -> bool:
+    """Whether a permit was taken or renewed between two refusals."""
+    mark = before.greatest if isinstance(before, AllTaken) else b""
+    return isinstance(now, AllTaken) and now.greatest != mark
+
+
+# ---- extend, release, peek
+
+
+def keep_request(engine: Engine, lease: LeaseState, token: bytes, ttl_ms: int) -> Request:
+    """Keep a lease, permit or not, for another *ttl_ms*, if it is still ours: see `read_extend`."""
+    key = lease.call.key
+    if lease.call.options.limit is None:
+        return extend_request(engine, key, token, ttl_ms)
+    return Request(run_script("hold_permit_extend", [key], token, ttl_ms), 1, key)
+
+
+def shorten_permit(key: bytes, token: bytes, ms: int, until: float) -> Request:
+    """Let a permit expire after *ms*: a release with `at_least`. Read it with `read_extend`."""
+    script = run_whole_script("hold_permit_extend", [key], token, ms, b"1")
+    return Request(script, 1, key, until)
+
+
+_ZREM = b"*3\r\n$4\r\nZREM\r\n"
+
+
+def release_permit(key: bytes, token: bytes, until: float) -> Request:
+    """Give a permit back. 1: given back; 0: it was not (or no longer) ours."""
+    words = (_ZREM, SIZE[len(key)], key, b"\r\n", SIZE[len(token)], token, b"\r\n")
+    return Request(b"".join(words), 1, key, until)
+
+
+def peek_permits(key: bytes) -> Request:
+    """Which permit expires first: changes nothing."""
+    return Request(run_script("hold_permit_peek", [key]), 1, key)
+
+
+def read_peek_permits(reply: Reply) -> Holding | None:
+    """Who has it and for how long, or nobody."""
+    if not isinstance(reply, list):
+        return None
+    token, left = reply
+    return Holding(_seconds(left), holder_in(token))
+
+
+def _seconds(left: Reply) -> float:
+    return max(left, 0) / 1000 if isinstance(left, int) else math.inf
+
+
+Verb = Literal["hold", "claim"]
+UNGUARDED = b"unguarded"
+"""In place of a secret: the store was out when the key was to be taken."""
+_TOKEN = re.compile(r"(hold|claim):([0-9a-f]+-[0-9a-f]+|unguarded)")
+
+
+class Resumed(NamedTuple):
+    """It is continued here: the value of its key, and the fence, if one was asked for."""
+
+    value: bytes
+    fence: int | None
+
+
+class HeldElsewhere(NamedTuple):
+    """It cannot be continued: what the key has instead (None: nothing), for how many seconds."""
+
+    value: bytes | None
+    left: float
+
+
+# ---- tokens
+
+
+def token_for(verb: Verb, secret: bytes) -> str:
+    """What another process needs to continue it."""
+    return f"{verb}:{secret.decode()}"
+
+
+def secret_in(verb: Verb, token: object) -> bytes:
+    """The secret in *token*. UsageError: it was not made by `detach` of the same verb."""
+    found = _TOKEN.fullmatch(token) if isinstance(token, str) else None
+    if found is None:
+        raise UsageError(f"token must be what detach() returned, not {type(token).__name__}")
+    if found[1] != verb:
+        raise UsageError(f"this is the token of a {found[1]}; continue it with {found[1]}()")
+    return found[2].encode()
+
+
+def with_secret_of(token: bytes, value: bytes) -> bytes:
+    """*value* with the secret of *token* in place of its own."""
+    return secret_of(token) + value[len(secret_of(value)) :]
+
+
+def lend(lease: LeaseState, verb: Verb) -> str:
+    """The token with which another process may continue it from now on.
+
+    Until then, or until it is detached, it is kept alive here: if this process dies before the
+    token is delivered, the key is free after one ttl.
+    """
+    lease.is_detached = True
+    secret = secret_of(lease.token).partition(b"~")[0]  # without what a `resume` noted in it
+    return token_for(verb, secret if lease.guarded else UNGUARDED)
+
+
+# ---- continuing
+
+
+def resume_request(key: bytes, options: HoldOptions, secret: bytes, token: bytes) -> Request:
+    """Continue what *secret* was made for, under *token*, if the key still has that secret."""
+    new, holder, _ = parts_of(token)
+    keys, life_ms = [key], 0
+    if options.fence_prefix is not None:
+        keys, life_ms = [key, companion_key(options.fence_prefix, key)], int(FENCE_LIFE * 1000)
+    words = (secret, new, holder or b"", options.ttl_ms, life_ms)
+    return Request(run_script("hold_resume", keys, *words), 1, key)
+
+
+def hand_back_request(key: bytes, options: HoldOptions, secret: bytes, token: bytes) -> Request:
+    """Undo a `resume_request` whose outcome is not known: *secret* can be continued again."""
+    new, holder, _ = parts_of(token)
+    words = (new, secret, holder or b"", options.ttl_ms, 0, b"undo")
+    return Request(run_whole_script("hold_resume", [key], *words), 1, key, math.inf)
+
+
+def settle_request(key: bytes, secret: bytes, token: bytes, ms: int) -> Request:
+    """Keep what *secret* was made for *ms* longer, and no more: its work was done in an outage.
+
+    If nobody has continued it. It is delivered when the store is back.
+    """
+    new, _, holder = token.partition(b"@")
+    words = (secret, new, holder, ms, 0)
+    return Request(run_whole_script("hold_resume", [key], *words), 1, key, math.inf)
+
+
+def read_resume(reply: list[Reply], options: HoldOptions) -> Resumed | HeldElsewhere:
+    """Continued, or what is there instead."""
+    value, is_ours, number = reply
+    data = value if isinstance(value, bytes) else None
+    if data is not None and is_ours:
+        return Resumed(data, None if options.fence_prefix is None else int(str(number)))
+    left = number if isinstance(number, int) else 0
+    return HeldElsewhere(data, math.inf if left == -1 else max(left, 0) / 1000)

@@ -22,15 +22,15 @@ from .converters import (
     conversion_error,
 )
 
-Fields = Mapping[str, Converter]
+FieldConverters = Mapping[str, Converter]
 _AGAIN = "it does not come back from JSON as it is"
 
 
-def _described(name: str, fields: Fields) -> str:
+def _described(name: str, fields: FieldConverters) -> str:
     return f"{name}({','.join(f'{field}:{each.text}' for field, each in fields.items())})"
 
 
-def _error_within(fields: Fields, part_of: Callable[[str], Any]) -> ConversionError | None:
+def _error_within(fields: FieldConverters, part_of: Callable[[str], Any]) -> ConversionError | None:
     """Which field it was; looked for when it has happened."""
     for name, field in fields.items():
         try:
@@ -55,7 +55,7 @@ def field_names(cls: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(cls)]
 
 
-def dataclass(cls: Any, name: str, fields: Fields) -> Converter:
+def dataclass(cls: Any, name: str, fields: FieldConverters) -> Converter:
     """Its fields, by name. It is made again by its own `__init__`; other fields are set then.
 
     Unsupported: `__init__` needs more than the fields.
@@ -74,7 +74,7 @@ def dataclass(cls: Any, name: str, fields: Fields) -> Converter:
     return Converter(name, text, put if is_certain else write, make, DICT, frozenset({cls}))
 
 
-def _writer(cls: Any, name: str, fields: Fields) -> Write:
+def _writer(cls: Any, name: str, fields: FieldConverters) -> Write:
     writers = [(field, each.write) for field, each in fields.items()]
 
     def write(value: Any) -> Any:
@@ -93,7 +93,7 @@ def _not_this_class(value: object, cls: type, name: str) -> ConversionError:
     return ConversionError(f"{error} itself; name both types") if isinstance(value, cls) else error
 
 
-def _maker(cls: Any, name: str, fields: Fields) -> Read:
+def _maker(cls: Any, name: str, fields: FieldConverters) -> Read:
     given = [field.name for field in dataclasses.fields(cls) if field.init]
     positions = _positions(cls, name, given)
     first = [(field, fields[field].read) for field in positions]
@@ -158,7 +158,7 @@ def is_named_tuple(of: Any) -> bool:
     return isinstance(of, type) and issubclass(of, A_TUPLE) and hasattr(of, "_fields")
 
 
-def named_tuple(cls: Any, name: str, fields: Fields) -> Converter:
+def named_tuple(cls: Any, name: str, fields: FieldConverters) -> Converter:
     """A list, as JSON makes of any tuple."""
     writers = [each.write for each in fields.values()]
     readers = [each.read for each in fields.values()]
@@ -179,7 +179,7 @@ def named_tuple(cls: Any, name: str, fields: Fields) -> Converter:
     return Converter(name, _described(name, fields), write, read, LIST, frozenset({cls}))
 
 
-def typed_dict(name: str, fields: Fields, required: frozenset[str]) -> Converter:
+def typed_dict(name: str, fields: FieldConverters, required: frozenset[str]) -> Converter:
     """A dict with these keys and no others."""
 
     def convert(value: Any, by: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:

@@ -9,16 +9,16 @@ from typing import Any, Generic, TypeVar
 
 from ..errors import Cause
 from .abandoned import can_end, kill_request
-from .breaker import Outage
 from .connection import (
     MOST_CLOSED,
     MOST_LOSSES,
     Circuit,
     Next,
+    Outage,
     TimeLimit,
     allowance,
     is_elsewhere,
-    undelivered,
+    worth_repeating,
 )
 from .request import Channel, ClientInfo, Pending, Request, fail, is_wanted, repeated
 
@@ -45,7 +45,7 @@ class Redelivery:
 
     def set_result(self, result: Any, /) -> None:
         """The server answered."""
-        again = undelivered(self._request, result)
+        again = worth_repeating(self._request, result)
         if again is not None:
             self._send_again(again)
         elif self._send_on is not None and is_elsewhere(result):

@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
 from ..errors import Duplicate, Mismatch, Source, UsageError
+from .capabilities import Engine, run_whole_script
 from .codec import frame
-from .engine import Engine, run_whole_script
 from .lease import WON, HoldCall, Won, note_in, parts_of
 from .options import ClaimOptions
 from .request import Reply, Request, pack

@@ -123,7 +123,7 @@ MORE = object()
 """What the reply parser says when it needs more bytes. Not None, not False: those are replies."""
 
 
-def make_parser() -> Any:
+def reply_parser() -> Any:
     """A parser of replies. An error reply comes out as a value, an `ErrorReply`."""
     return hiredis.Reader(protocolError=ConnectionError, replyError=ErrorReply, notEnoughData=MORE)
 

@@ -1,23 +1,322 @@
-"""When a scheduled function is due, and what becomes of fires that nobody ran.
-
-A *fire* is a moment at which a function is due, as milliseconds since the epoch: the same number on
-every machine. For each schedule the store keeps the last fire that is over. A machine that runs a
-fire holds the lease of the schedule, and a fire is run only if it is later than the last one. What
-is due is judged by the server's clock.
-"""
+"""Schedules: cron expressions, fires, and the record of the last one."""
 
 import inspect
+from bisect import bisect_left
+from calendar import monthrange
 from collections.abc import Callable
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, date, datetime, tzinfo
 from typing import Final, Literal, NamedTuple, Protocol, Required, TypedDict
 from zoneinfo import ZoneInfo
 
 from ..errors import UsageError
-from .cron import Cron
-from .engine import run_script, run_whole_script
+from .capabilities import run_script, run_whole_script
 from .keys import Seconds, companion_key, expand, milliseconds, seconds
 from .options import HoldOptions, OutagePolicy, Settings
 from .request import Reply, Request, pack
+
+MOST_COUNTED = 1000
+"""Fires are counted up to this number."""
+_DAY = 86_400
+_LONGEST = 50 * 366 * _DAY
+"""Seconds after which the search ends. The longest pause between two fires of an expression is
+forty years: a 29th of February that is a Monday, across the year 2100."""
+_SOON = 1_767_225_600_000
+"""The beginning of 2026, from which an expression is tried."""
+_EPOCH = date(1970, 1, 1).toordinal()
+
+NAMED = {
+    "@YEARLY": "0 0 1 1 *", "@ANNUALLY": "0 0 1 1 *", "@MONTHLY": "0 0 1 * *",
+    "@WEEKLY": "0 0 * * 0", "@DAILY": "0 0 * * *", "@MIDNIGHT": "0 0 * * *",
+    "@HOURLY": "0 * * * *",
+}  # fmt: skip
+"""Expressions that have a name, as in crontab(5)."""
+
+
+# ---- reading
+
+
+class _Field(NamedTuple):
+    name: str
+    least: int
+    most: int
+    names: tuple[str, ...] = ()
+    """What may be written for a number: the first of them for *least*."""
+
+    def values(self, text: str) -> set[int]:
+        """The numbers of a list such as `1-5,10/2`. ValueError: it is none."""
+        found: set[int] = set()
+        for term in text.split(","):
+            found |= self._term(term)
+        return found
+
+    def _term(self, term: str) -> set[int]:
+        range_text, slash, step_text = term.partition("/")
+        step = _number(step_text) if slash else 1
+        first, dash, last = range_text.partition("-")
+        if step < 1:
+            raise ValueError(term)
+        if range_text == "*":
+            return set(range(self.least, self.most + 1, step))
+        begin = self.value(first)
+        end = self.value(last) if dash else self.most if slash else begin
+        if end < begin:
+            raise ValueError(term)
+        return set(range(begin, end + 1, step))
+
+    def value(self, text: str) -> int:
+        """The number of *text*. ValueError: there is none, or it is out of range."""
+        value = self.names.index(text) + self.least if text in self.names else _number(text)
+        if not self.least <= value <= self.most:
+            raise ValueError(text)
+        return value
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 5):
+        raise ValueError(text)
+    return int(text)
+
+
+_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+_SECOND = _Field("second", 0, 59)
+_MINUTE = _Field("minute", 0, 59)
+_HOUR = _Field("hour", 0, 23)
+_DAY_OF_MONTH = _Field("day of the month", 1, 31)
+_MONTH = _Field("month", 1, 12, _MONTHS)
+_WEEKDAY = _Field("day of the week", 0, 7, _WEEKDAYS)
+
+
+class _Days:
+    """Which days an expression names, by day of the month, month and day of the week."""
+
+    def __init__(self, days: str, months: str, weekdays: str) -> None:
+        self._months = _read(_MONTH, months)
+        # As in Debian's cron: both must match if either begins with a star, else one of them.
+        self._are_both_needed = days.startswith("*") or weekdays.startswith("*")
+        special = {"L", "LW"} & set(days.split(","))
+        self._is_last_day, self._is_last_workday = "L" in special, "LW" in special
+        plain = [each for each in days.split(",") if each not in special]
+        self._days = _read(_DAY_OF_MONTH, ",".join(plain)) if plain else set[int]()
+        terms = weekdays.split(",")
+        nth = [each for each in terms if each.endswith("L") or "#" in each]
+        self._nth = {_nth_weekday(each) for each in nth}
+        """Day of the week, and the how manyth of its month; 0: the last."""
+        rest = [each for each in terms if each not in nth]
+        plain_weekdays = _read(_WEEKDAY, ",".join(rest)) if rest else set[int]()
+        self._weekdays = {each % 7 for each in plain_weekdays}
+
+    def __contains__(self, number: int) -> bool:
+        """Whether the day with this *number*, counted from the epoch, is one of them."""
+        day = date.fromordinal(_EPOCH + number)
+        if day.month not in self._months:
+            return False
+        if self._are_both_needed:
+            return self._is_day(day) and self._is_weekday(day)
+        return self._is_day(day) or self._is_weekday(day)
+
+    def _is_day(self, day: date) -> bool:
+        if day.day in self._days:
+            return True
+        if not self._is_last_day and not self._is_last_workday:
+            return False
+        last = monthrange(day.year, day.month)[1]
+        if self._is_last_day and day.day == last:
+            return True
+        after = max(day.replace(day=last).weekday() - 4, 0)  # of a Saturday 1, of a Sunday 2
+        return self._is_last_workday and day.day == last - after
+
+    def _is_weekday(self, day: date) -> bool:
+        weekday = day.isoweekday() % 7
+        if weekday in self._weekdays or (weekday, (day.day + 6) // 7) in self._nth:
+            return True
+        is_last = (weekday, 0) in self._nth
+        return is_last and day.day + 7 > monthrange(day.year, day.month)[1]
+
+
+def _nth_weekday(term: str) -> tuple[int, int]:
+    text, mark, number = term.partition("#")
+    try:
+        weekday = _WEEKDAY.value(text if mark else text[:-1]) % 7
+        nth = _number(number) if mark else 0
+    except ValueError:
+        raise _unreadable(_WEEKDAY, term) from None
+    if mark and not 1 <= nth <= 5:
+        raise _unreadable(_WEEKDAY, term)
+    return weekday, nth
+
+
+def _read(field: _Field, text: str) -> set[int]:
+    try:
+        return field.values(text)
+    except ValueError:
+        raise _unreadable(field, text) from None
+
+
+def _unreadable(field: _Field, text: str) -> UsageError:
+    return UsageError(f"{text!r} is no {field.name} ({field.least} to {field.most})")
+
+
+def _fields(expression: str) -> list[str]:
+    """Six fields, in capitals. UsageError: there are fewer or more than five or six."""
+    fields = NAMED.get(expression.strip().upper(), expression).upper().split()
+    if len(fields) == 5:
+        fields.insert(0, "0")
+    if len(fields) != 6:
+        words = f"it has {len(fields)} fields in place of five, or six with seconds first"
+        raise UsageError(f"{words}; there are also {', '.join(NAMED).lower()}")
+    return fields
+
+
+# ---- searching
+
+
+class Cron:
+    """A cron expression, in a time zone. UsageError: it cannot be read, or never fires.
+
+    Where the clocks of the zone are changed, it does what Debian's cron does. If minute and hour
+    are given (neither begins with a star), a fire in a time that is left out comes right after it,
+    and one in a time that comes twice comes the first time only. Other expressions go by the clock.
+    """
+
+    def __init__(self, expression: str, zone: tzinfo) -> None:
+        if not isinstance(expression, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            said = 'a cron expression is a text such as "0 3 * * *"'
+            raise UsageError(f"{said}, not {expression!r}; an interval is every=…")
+        self._expression = expression
+        self.zone = zone
+        try:
+            second, minute, hour, day, month, weekday = _fields(expression)
+            self._seconds = sorted(_read(_SECOND, second))
+            hours, minutes = _read(_HOUR, hour), _read(_MINUTE, minute)
+            self._minutes = sorted([3600 * one + 60 * two for one in hours for two in minutes])
+            """Of a day, each as its first second."""
+            self._days = _Days(day, month, weekday)
+        except UsageError as error:
+            said = f"the cron expression {expression!r} cannot be read: {error}"
+            raise UsageError(said) from None
+        self._is_fixed = not minute.startswith("*") and not hour.startswith("*")
+        self._check_zone()
+        if self._search(_SOON // 1000) is None:
+            raise UsageError(f"the cron expression {expression!r} never fires")
+
+    def _check_zone(self) -> None:
+        try:
+            self._offset(_SOON // 1000)
+        except Exception as error:  # a class of the caller's
+            raise UsageError(f"the time zone {self.zone!r} cannot be used: {error}") from None
+
+    def latest(self, now: int) -> int:
+        """The last fire that is not after *now*; 0: there was none for fifty years."""
+        end = now // 1000 + 1
+        least = max(end - _LONGEST, 0)
+        while end > least:
+            begin = (end - 1) // _DAY * _DAY
+            fire = self._first(begin, end)
+            if fire is not None:
+                return self._last(fire, end) * 1000
+            end = begin
+        return 0
+
+    def _last(self, fire: int, end: int) -> int:
+        """The last fire before *end*, if there is *fire*."""
+        while end - fire > 1:
+            middle = (fire + end) // 2
+            later = self._first(middle, end)
+            fire, end = (fire, middle) if later is None else (later, end)
+        return fire
+
+    def following(self, after: int) -> int:
+        """The first fire after *after*. UsageError: there is none for fifty years."""
+        fire = self._search(after // 1000 + 1)
+        if fire is None:
+            raise UsageError(f"the cron expression {self._expression!r} does not fire any more")
+        return fire * 1000
+
+    def count(self, after: int, until: int) -> int:
+        """How many fires there are after *after*, up to *until*; not beyond `MOST_COUNTED`."""
+        number = 0
+        while number < MOST_COUNTED and (after := self.following(after)) <= until:
+            number += 1
+        return number
+
+    def _search(self, begin: int) -> int | None:
+        """The first fire from *begin* on; here and below in seconds since the epoch."""
+        most = begin + _LONGEST
+        while begin < most:
+            end = (begin // _DAY + 1) * _DAY
+            fire = self._first(begin, end)
+            if fire is not None:
+                return fire
+            begin = end
+        return None
+
+    def _first(self, begin: int, end: int) -> int | None:
+        """The first fire from *begin* on, before *end*: at most a day, so with one change at most.
+
+        In the tz database, two changes of a zone are at least three days apart.
+        """
+        nearby = range(begin // _DAY - 1, (end - 1) // _DAY + 2)  # in any zone
+        if not any(day in self._days for day in nearby):
+            return None
+        before, after = self._offset(begin - 1), self._offset(end - 1)
+        if before == after:
+            return self._first_with(after, begin, end)
+        change = self._change(begin, end - 1, after)
+        fire = self._first_with(before, begin, change)
+        if fire is not None:
+            return fire
+        is_made_up = self._is_fixed and self._match(change + before, change + after) is not None
+        return change if is_made_up else self._first_with(after, change, end)
+
+    def _change(self, begin: int, end: int, after: int) -> int:
+        """From when on the zone has the offset *after*."""
+        while begin < end:
+            middle = (begin + end) // 2
+            begin, end = (begin, middle) if self._offset(middle) == after else (middle + 1, end)
+        return end
+
+    def _first_with(self, offset: int, begin: int, end: int) -> int | None:
+        """The first fire of a time in which the zone has one offset."""
+        local = self._match(begin + offset, end + offset)
+        while local is not None and self._is_fixed and self._is_repeated(local - offset):
+            local = self._match(local + 1, end + offset)
+        return None if local is None else local - offset
+
+    def _is_repeated(self, fire: int) -> bool:
+        """Whether the local time of *fire* comes for the second time."""
+        before, now = self._offset(fire - _DAY), self._offset(fire)
+        return before > now and self._offset(fire - (before - now)) == before
+
+    def _match(self, begin: int, end: int) -> int | None:
+        """The first local time from *begin* on, before *end*, that the fields name."""
+        for day in range(begin // _DAY, (end - 1) // _DAY + 1):
+            time = self._time(max(begin - day * _DAY, 0)) if day in self._days else None
+            if time is not None:
+                local = day * _DAY + time
+                return local if local < end else None
+        return None
+
+    def _time(self, least: int) -> int | None:
+        """The first time of a day that is not before *least*, in seconds."""
+        minute = least - least % 60
+        place = bisect_left(self._minutes, minute)
+        if place < len(self._minutes) and self._minutes[place] == minute:
+            second = bisect_left(self._seconds, least - minute)
+            if second < len(self._seconds):
+                return minute + self._seconds[second]
+            place += 1
+        return self._minutes[place] + self._seconds[0] if place < len(self._minutes) else None
+
+    def _offset(self, time: int) -> int:
+        offset = datetime.fromtimestamp(time, self.zone).utcoffset()
+        if offset is None:
+            raise ValueError("it has no offset from UTC")
+        return int(offset.total_seconds())
+
+    def __repr__(self) -> str:
+        return f"{self._expression!r} in {self.zone}"
+
 
 Missed = Literal["once", "skip"]
 
@@ -38,7 +337,7 @@ NEW: Final = b" new"
 # ---- rules
 
 
-class Rule(Protocol):
+class FireRule(Protocol):
     """Says when a function is due."""
 
     zone: tzinfo
@@ -145,7 +444,7 @@ class ScheduleOptions:
         )  # fmt: skip
         """How the key of the schedule is held while a fire runs."""
 
-    def rule(self, cron: str | None) -> Rule:
+    def rule(self, cron: str | None) -> FireRule:
         """When the function is due. UsageError: not exactly one of *cron* and `every`."""
         if (cron is None) == (self.every is None):
             raise UsageError("pass either a cron expression or every=")
@@ -168,7 +467,7 @@ def next_fires(cron: str, timezone: str, now: int, count: int) -> list[datetime]
 # ---- what to do now
 
 
-class Step(NamedTuple):
+class ScheduleStep(NamedTuple):
     """What a machine does next."""
 
     run: int | None = None
@@ -181,7 +480,9 @@ class Step(NamedTuple):
     """If there is nothing to do: when there will be."""
 
 
-def next_step(rule: Rule, last: int, now: int, missed: Missed, awaited: int | None) -> Step:
+def next_step(
+    rule: FireRule, last: int, now: int, missed: Missed, awaited: int | None
+) -> ScheduleStep:
     """What to do at *now*, if *last* is the last fire that is over.
 
     Only the latest fire is ever run: where there are several, it stands for all of them. *awaited*:
@@ -189,11 +490,11 @@ def next_step(rule: Rule, last: int, now: int, missed: Missed, awaited: int | No
     """
     latest = rule.latest(now)
     if latest <= last:
-        return Step(look_at=rule.following(max(now, last)))
+        return ScheduleStep(look_at=rule.following(max(now, last)))
     number = rule.count(last, latest)
     if missed == "skip" and now - latest > GRACE_MS and latest != awaited:
-        return Step(skip=latest, missed=number)
-    return Step(run=latest, missed=number - 1)
+        return ScheduleStep(skip=latest, missed=number)
+    return ScheduleStep(run=latest, missed=number - 1)
 
 
 def pause(look_at: int, now: int) -> float:
@@ -250,14 +551,14 @@ def read_look(reply: Reply, server_time: Callable[[int], int]) -> Look | None:
     return Look(plausible(read_last(record), now), now)
 
 
-def begin_request(key: bytes, fire: int, holder: bytes, kept_ms: int) -> Request:
+def register_request(key: bytes, fire: int, holder: bytes, kept_ms: int) -> Request:
     """Record *fire* as the last one, if the store knows none: the schedule is new."""
     record = b"%d %b%b" % (fire, holder, NEW)
     return Request(pack("SET", key, record, "NX", "PX", kept_ms), 1, key)
 
 
 def has_begun(reply: Reply) -> bool:
-    """Whether `begin_request` has made the record; False: another machine has, or an outage."""
+    """Whether `register_request` has made the record; False: another machine has, or an outage."""
     return reply in (b"OK", "OK")
 
 
@@ -316,7 +617,7 @@ def outcome_of(error: BaseException | None) -> str:
     return f"failed:{name[:60]}"
 
 
-def kept_ms(rule: Rule, fire: int) -> int:
+def kept_ms(rule: FireRule, fire: int) -> int:
     """How long *fire* is remembered: past the next fire, and past a long time without machines."""
     return rule.following(fire) - fire + KEPT_MS
 

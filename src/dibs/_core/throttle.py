@@ -9,7 +9,7 @@ import math
 from typing import Final, NamedTuple, Required, TypedDict
 
 from ..errors import UsageError
-from .engine import run_script
+from .capabilities import run_script
 from .keys import LONGEST_TTL, Seconds, seconds
 from .lease import secret_of
 from .options import OutagePolicy, Settings
@@ -78,7 +78,7 @@ class Throttling(NamedTuple):
     """False: the store was out, and the policy let it through."""
 
 
-UNGUARDED = Throttling(passed=True, left=0, reset=0.0, guarded=False)
+UNGUARDED_THROTTLING = Throttling(passed=True, left=0, reset=0.0, guarded=False)
 
 
 def throttle_request(key: bytes, token: bytes, options: ThrottleOptions) -> Request:

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from .engine import run_whole_script
+from .capabilities import run_whole_script
 from .keys import companion_key
 from .lease import HoldCall
 from .request import Reply, Request, pack
@@ -16,7 +16,7 @@ MOST_NOTES = 100
 _NOTE = re.compile(rb"[0-9a-f]{12}@(.+) (\d+)")
 
 
-class Waiter(NamedTuple):
+class WaitingProcess(NamedTuple):
     """A process in which somebody waits."""
 
     holder: str
@@ -43,12 +43,12 @@ def notes_request(namespace: str, key: bytes) -> bytes:
     return pack("ZRANGE", name, 0, MOST_NOTES - 1, "WITHSCORES")
 
 
-def read_notes(reply: Reply, now: float) -> tuple[Waiter, ...]:
+def read_notes(reply: Reply, now: float) -> tuple[WaitingProcess, ...]:
     """Who waits, the longest first. *now*: seconds since the epoch, by the server's clock."""
     items = reply if isinstance(reply, list) else []
     flat = [each for item in items for each in (item if isinstance(item, list) else [item])]
     waiters = [
-        Waiter(note[1].decode(errors="replace"), max(now - int(note[2]) / 1000, 0.0))
+        WaitingProcess(note[1].decode(errors="replace"), max(now - int(note[2]) / 1000, 0.0))
         for member, expiry in zip(flat[::2], flat[1::2], strict=False)
         if isinstance(member, bytes) and (note := _NOTE.fullmatch(member)) is not None
         and isinstance(expiry, bytes | int | float) and float(expiry) > now * 1000

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 SHORT = 1 << 20
 """Bytes of a body that are held in memory, and parsed as JSON or as a form."""
-LIMIT = 32 << 20
+BODY_LIMIT = 32 << 20
 """Bytes of a body that a guarded route accepts by default."""
 PIECE = 256 * 1024
 """Bytes that are written to a file, or read from it, at a time."""

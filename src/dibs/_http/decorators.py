@@ -20,17 +20,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 T = TypeVar("T")
 X = TypeVar("X")
-Opener = (
+TransactionOpener = (
     Callable[[], AbstractContextManager[X, Any]] | Callable[[], AbstractAsyncContextManager[X, Any]]
 )
 """Opens a transaction: `sessionmaker.begin`, `transaction.atomic`."""
 
 
-class Guard(Protocol):
+class GuardMaker(Protocol):
     """How a framework wraps a view."""
 
     def __call__(
-        self, policy: Policy, view: Callable[..., Any], within: Opener[Any] | None = None, /
+        self,
+        policy: Policy,
+        view: Callable[..., Any],
+        within: TransactionOpener[Any] | None = None,
+        /,
     ) -> Callable[..., Any]:
         """*view*, run under a claim; in a transaction, if *within* opens one."""
         ...
@@ -58,7 +62,7 @@ def is_inside_of_a_guard(view: Any) -> bool:
         return False
 
 
-def mark(guarded: Any, policy: Policy) -> Any:
+def attach_policy(guarded: Any, policy: Policy) -> Any:
     """*guarded*, by which its policy can be found."""
     with contextlib.suppress(AttributeError):  # a bound method
         setattr(guarded, _POLICY, policy)
@@ -90,7 +94,7 @@ def remember(view: Any) -> None:
 class Once:
     """The decorator `@once(window=…)` or `@once(policy)`: run a view once for each submission."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: GuardMaker) -> None:
         """*guard*: how the framework wraps a view."""
         self._guard = guard
 
@@ -102,22 +106,26 @@ class Once:
     ) -> Callable[[F], F]: ...
     @overload  # Django: there is nothing to hand over
     def __call__(  # type: ignore[overload-overlap]
-        self, policy: Policy, *, within: Opener[None]
+        self, policy: Policy, *, within: TransactionOpener[None]
     ) -> Callable[[F], F]: ...
     @overload
     def __call__(  # type: ignore[overload-overlap]
-        self, *, within: Opener[None], **options: Unpack[PolicyKeywords]
+        self, *, within: TransactionOpener[None], **options: Unpack[PolicyKeywords]
     ) -> Callable[[F], F]: ...
     @overload
     def __call__(
-        self, policy: Policy, *, within: Opener[X]
+        self, policy: Policy, *, within: TransactionOpener[X]
     ) -> Callable[[Callable[Concatenate[X, P], T]], Callable[P, T]]: ...
     @overload
     def __call__(
-        self, *, within: Opener[X], **options: Unpack[PolicyKeywords]
+        self, *, within: TransactionOpener[X], **options: Unpack[PolicyKeywords]
     ) -> Callable[[Callable[Concatenate[X, P], T]], Callable[P, T]]: ...
     def __call__(
-        self, policy: Policy | None = None, *, within: Opener[Any] | None = None, **options: Any
+        self,
+        policy: Policy | None = None,
+        *,
+        within: TransactionOpener[Any] | None = None,
+        **options: Any,
     ) -> Any:
         """Guard a view by a `Policy`, or by its options. UsageError: an option is invalid.
 
@@ -127,11 +135,11 @@ class Once:
         """
         return functools.partial(self._apply, _policy_of(policy, options), within)
 
-    def _apply(self, policy: Policy, within: Opener[Any] | None, view: Any) -> Any:
+    def _apply(self, policy: Policy, within: TransactionOpener[Any] | None, view: Any) -> Any:
         check_single(view)
         guarded = self._guard(policy, view, within)
         remember(view)
-        return mark(guarded, policy)
+        return attach_policy(guarded, policy)
 
 
 def _policy_of(policy: Policy | None, options: dict[str, Any]) -> Policy:
@@ -150,7 +158,7 @@ def _policy_of(policy: Policy | None, options: dict[str, Any]) -> Policy:
 class PreventDuplicateSubmit:
     """The decorator `@prevent_duplicate_submit(interval=…)`: refuse a second concurrent submit."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: GuardMaker) -> None:
         """*guard*: how the framework wraps a view."""
         self._once = Once(guard)
 

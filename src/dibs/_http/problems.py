@@ -51,7 +51,9 @@ def is_refusal(response: Response) -> bool:
     return (REPLAYED, "true") not in response.headers
 
 
-def refusal(policy: Policy, error: DibsError | InvalidRequest, *, by_client: bool) -> Response:
+def refusal_response(
+    policy: Policy, error: DibsError | InvalidRequest, *, by_client: bool
+) -> Response:
     """The refusal for *error*. *by_client*: the request has a client's key."""
     if isinstance(error, Duplicate):
         return _duplicate(policy, error, by_client=by_client)

@@ -44,7 +44,7 @@ _NO_CREDENTIAL = ("", "null", "undefined")
 scheme."""
 
 
-class Facts(NamedTuple):
+class RequestFacts(NamedTuple):
     """What is known of a request before it is handled."""
 
     method: str
@@ -126,7 +126,7 @@ def too_large(limit: int) -> InvalidRequest:
 
 
 def submission_of(
-    policy: Policy, facts: Facts, keys: list[str], secret: bytes
+    policy: Policy, facts: RequestFacts, keys: list[str], secret: bytes
 ) -> Submission | InvalidRequest | None:
     """The submission of this request; None: it is not guarded. *keys*: the lines of the header.
 
@@ -205,7 +205,7 @@ def _is_quoted(text: str) -> bool:
 # ---- who submits
 
 
-class Identity(NamedTuple):
+class Submitter(NamedTuple):
     """Who submits."""
 
     user: str | None
@@ -221,23 +221,23 @@ def identify(
     session_cookie: str | None = None,
     *,
     kind: str = "user",
-) -> Identity:
+) -> Submitter:
     """Who submits. *user*: what the application says; None and "" mean that it does not know.
 
     *kind*: where *user* comes from, so that names from two sources are never equal. UsageError:
     *user* is of a type that cannot identify anybody.
     """
     if name := user if type(user) is str else _name(user):
-        return Identity(f"{kind} {name}", None)
+        return Submitter(f"{kind} {name}", None)
     cookies = headers.get("cookie", "")
     if session_cookie is not None and (value := _cookie(cookies, session_cookie)):
-        return Identity(f"session {value}", None)
+        return Submitter(f"session {value}", None)
     authorization = headers.get("authorization", "")
     if _is_login(authorization):
-        return Identity(f"authorization {authorization}", None)
+        return Submitter(f"authorization {authorization}", None)
     # With their lengths: a cookie could be filled in with somebody's address.
     parts = (address or "", cookies, headers.get("user-agent", ""), authorization)
-    return Identity(None, "".join([f"{len(part)}:{part}" for part in parts]))
+    return Submitter(None, "".join([f"{len(part)}:{part}" for part in parts]))
 
 
 def _is_login(authorization: str) -> bool:
@@ -273,7 +273,7 @@ def _cookie(cookies: str, name: str) -> str:
 # ---- the payload
 
 
-def _content(facts: Facts) -> tuple[str, str | bytes]:
+def _content(facts: RequestFacts) -> tuple[str, str | bytes]:
     """The format of the body, and its content independent of layout and order, if it is known how.
 
     Formats are apart: a form and a list of pairs in JSON are not the same.
@@ -287,7 +287,7 @@ def _content(facts: Facts) -> tuple[str, str | bytes]:
     return ("raw", facts.body) if text is None else ("json", text)
 
 
-def _json_body(facts: Facts) -> Any:
+def _json_body(facts: RequestFacts) -> Any:
     """The data of a JSON body; None: it is not JSON, or invalid, or nested too deeply."""
     if not facts.is_json or facts.is_compressed:
         return None
@@ -319,7 +319,7 @@ def _canonical(data: Any) -> str | None:
         return None
 
 
-def _fields(facts: Facts) -> list[Field] | None:
+def _fields(facts: RequestFacts) -> list[Field] | None:
     """The fields and files of a form, sorted by name; None: not a form, or too long to parse."""
     if facts.fields is not None:
         return facts.fields
@@ -339,20 +339,20 @@ def _pairs(text: str) -> list[Field]:
     return form_fields(parse_qsl(text, keep_blank_values=True, errors="surrogateescape"))
 
 
-def _chosen(path: str, facts: Facts) -> tuple[str | bytes | None, ...]:
+def _chosen(path: str, facts: RequestFacts) -> tuple[str | bytes | None, ...]:
     """The value at *path*; of a body that cannot be parsed, all of it."""
     if path.partition(".")[0] == "body" and _is_opaque(facts):
         return _content(facts)
     return (_canonical(_look_up(path, facts)),)
 
 
-def _is_opaque(facts: Facts) -> bool:
+def _is_opaque(facts: RequestFacts) -> bool:
     """True: there is a body, and it has no fields that can be read."""
     has_body = bool(facts.body) or facts.long is not None
     return has_body and _fields(facts) is None and _json_body(facts) is None
 
 
-def _look_up(path: str, facts: Facts) -> Any:
+def _look_up(path: str, facts: RequestFacts) -> Any:
     """The value at *path*; None: it is missing or null."""
     root, *words = path.split(".")
     if root == "user":
@@ -365,7 +365,7 @@ def _look_up(path: str, facts: Facts) -> Any:
     return value
 
 
-def _tree(root: str, facts: Facts) -> Any:
+def _tree(root: str, facts: RequestFacts) -> Any:
     if root == "path":
         return facts.path_fields
     if root == "query":

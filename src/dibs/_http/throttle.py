@@ -11,10 +11,10 @@ from .problems import too_often
 from .responses import Headers, Response
 
 F = TypeVar("F", bound=Callable[..., Any])
-Key = str | Callable[..., Any]
+ThrottleKey = str | Callable[..., Any]
 
 
-class Answer(NamedTuple):
+class ThrottleAnswer(NamedTuple):
     """What a request that was counted gets."""
 
     fields: Headers
@@ -27,7 +27,7 @@ class Throttle:
     """How often an endpoint may be called, and by whom. UsageError: an option is invalid."""
 
     def __init__(
-        self, key: Key, message: str | None, name: str | None, options: ThrottleKeywords
+        self, key: ThrottleKey, message: str | None, name: str | None, options: ThrottleKeywords
     ) -> None:
         self.key = key
         self.template = Template(key) if isinstance(key, str) else None
@@ -49,12 +49,12 @@ class Throttle:
             return self.key(*call)
         return self.template((), {name: fields.get(name) for name in self.template.fields})
 
-    def answer(self, outcome: Throttling) -> Answer:
+    def answer(self, outcome: Throttling) -> ThrottleAnswer:
         """What follows from it."""
         fields = self._fields(outcome)
         if outcome.passed:
-            return Answer(fields, None)
-        return Answer((), too_often(fields, outcome.reset, self.message))
+            return ThrottleAnswer(fields, None)
+        return ThrottleAnswer((), too_often(fields, outcome.reset, self.message))
 
     def _fields(self, outcome: Throttling) -> Headers:
         """RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-10.
@@ -88,7 +88,7 @@ class Throttled:
 
     def __call__(
         self,
-        key: Key,
+        key: ThrottleKey,
         *,
         message: str | None = None,
         name: str | None = None,

@@ -26,9 +26,7 @@ from urllib.parse import quote
 
 from .._core.causes import cause_for
 from ..errors import Unavailable, UsageError
-from .folder import ServerFolder
-from .process import last_line
-from .program import find_server
+from .process import ServerFolder, find_server, last_line
 
 _START_WITHIN = 10.0
 """Seconds that a server may take to start."""

@@ -20,8 +20,7 @@ import sys
 from contextlib import suppress
 
 from .die_with_parent import die_with_parent
-from .folder import ServerFolder
-from .process import NoReply, arguments, ask, last_line, wait_until_ready
+from .process import NoReply, ServerFolder, arguments, ask, last_line, wait_until_ready
 
 _GRACE_PERIOD = 0.2
 """Seconds that a shared server outlives its last user, so that one process can follow another."""

@@ -6,37 +6,35 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .._core.breaker import Outage
 from .._core.cache import (
+    ABSENT,
     ALWAYS,
     HELD,
     IF_NEEDED,
-    Answer,
     CacheKeys,
-    Claimed,
+    LoadAnswer,
+    LoadClaim,
     LoadRequest,
     ManyRequest,
     Reading,
     is_due_early,
     is_served,
 )
+from .._core.causes import Absent, load_error, picked
 from .._core.codec import packed
-from .._core.failures import Absent, load_error, picked
-from .._core.local import ABSENT
+from .._core.connection import Outage
 from .._events import EventSink
 from .._system import random
-from .._threads import Flight, monotonic, result_of
+from .._threads import Flight, maybe_await, monotonic
 from ..errors import Cause, UsageError
 from .leases import Leases
-from .loader import Loader
-from .memory import CacheMemory, drop_flight
-from .reader import Reader
-from .refresher import Refresher
+from .loader import Loader, Refresher
+from .reader import CacheMemory, Reader, drop_flight
 from .store import Store
 
-Results = dict[bytes, Answer | Exception]
+Results = dict[bytes, LoadAnswer | Exception]
 """What a flight found for each key. A key that is missing is loaded by somebody else."""
-Asked = dict[Any, tuple[CacheKeys, bytes, bytes]]
+RequestedItems = dict[Any, tuple[CacheKeys, bytes, bytes]]
 """Item → its keys, a token, and when to load."""
 Share = Callable[[LoadRequest, float], Any]
 """The value of one item, for a caller who came at that time."""
@@ -88,7 +86,7 @@ class Batches:
         self,
         many: ManyRequest,
         item: Any,
-        answer: Answer | Exception | None,
+        answer: LoadAnswer | Exception | None,
         share: Share,
         called_at: float,
     ) -> Any:
@@ -159,7 +157,7 @@ class Batches:
         since = monotonic()
         readings = self._loader.claim_all(list(asked.values()))
         claims = {
-            item: Claimed(self._alone(many, item), asked[item][1], reading)
+            item: LoadClaim(self._alone(many, item), asked[item][1], reading)
             for item, reading in zip(asked, readings, strict=True)
             if isinstance(reading, Reading) and reading.won
         }
@@ -172,16 +170,16 @@ class Batches:
         return LoadRequest(many.keys[item], self._load_alone, (many, item), {})
 
     def _load_alone(self, many: ManyRequest, item: Any) -> Any:
-        [value] = picked(many.name, [item], result_of(many.load([item])))
+        [value] = picked(many.name, [item], maybe_await(many.load([item])))
         if isinstance(value, Absent):
             raise value
         return value
 
     def _load(
         self, many: ManyRequest, missing: list[Any]
-    ) -> dict[Any, Answer | Exception | None]:
+    ) -> dict[Any, LoadAnswer | Exception | None]:
         """What one load finds for the items. None: somebody else loads that one already."""
-        outcomes: dict[Any, Answer | Exception | None] = dict.fromkeys(missing)
+        outcomes: dict[Any, LoadAnswer | Exception | None] = dict.fromkeys(missing)
         flight, ours = self._flight_of(many, missing)
         if flight is not None:
             results: Results = flight.join()
@@ -213,7 +211,7 @@ class Batches:
         """Claim them, and load those that are ours in one call."""
         results: Results = {}
         since, ended = monotonic(), self._store.recoveries
-        claims: dict[Any, Claimed] = {}
+        claims: dict[Any, LoadClaim] = {}
         out: dict[Any, Outage] = {}
         asked = self._asked(many, dict.fromkeys(items, IF_NEEDED))
         try:
@@ -231,18 +229,18 @@ class Batches:
             results.update(self._load_unguarded(many, out, ended))
         return results
 
-    def _asked(self, many: ManyRequest, when: dict[Any, bytes]) -> Asked:
+    def _asked(self, many: ManyRequest, when: dict[Any, bytes]) -> RequestedItems:
         new_token = self._leases.new_token
         return {item: (many.keys[item], new_token(), each) for item, each in when.items()}
 
     def _claim(
         self,
         many: ManyRequest,
-        asked: Asked,
-        claims: dict[Any, Claimed],
+        asked: RequestedItems,
+        claims: dict[Any, LoadClaim],
         results: Results,
         out: dict[Any, Outage],
-    ) -> Asked:
+    ) -> RequestedItems:
         """Claim, in one write. Returns what has to be claimed again, because only we can see that
         what is there is no value."""
         since = monotonic()
@@ -258,7 +256,7 @@ class Batches:
             elif isinstance(reading, Exception):
                 results[keys.key] = reading
             elif reading.won:
-                claims[item] = Claimed(self._alone(many, item), token, reading)
+                claims[item] = LoadClaim(self._alone(many, item), token, reading)
             elif reading.state == "outdated" or (reading.state == "poison" and when != ALWAYS):
                 again[item] = reading.head or ALWAYS
             else:
@@ -276,9 +274,9 @@ class Batches:
             self._memory.remember(keys.key, reading.left if is_fresh else reading.life)
             kind = "hit" if is_fresh else "stale"
             self._events.emit(kind, keys.name)
-            results[keys.key] = Answer(reading.value, since, kind)
+            results[keys.key] = LoadAnswer(reading.value, since, kind)
 
-    def _lead(self, many: ManyRequest, claims: dict[Any, Claimed], since: float) -> Results:
+    def _lead(self, many: ManyRequest, claims: dict[Any, LoadClaim], since: float) -> Results:
         """One load for all of them; what it raises is the answer for each.
 
         *since*: when they were claimed. No old value that was there then is for those who came
@@ -286,7 +284,7 @@ class Batches:
         """
         items = list(claims)
         split = functools.partial(picked, many.name, items)
-        answers: list[Answer | Exception]
+        answers: list[LoadAnswer | Exception]
         try:
             answers = self._loader.lead_all(
                 list(claims.values()), functools.partial(many.load, items), split
@@ -296,12 +294,12 @@ class Batches:
         keys = [many.keys[item].key for item in items]
         return dict(zip(keys, answers, strict=True))
 
-    def _instead(self, claim: Claimed, error: Exception, since: float) -> Answer | Exception:
+    def _instead(self, claim: LoadClaim, error: Exception, since: float) -> LoadAnswer | Exception:
         """The old value, if there is one, where a load failed."""
         if claim.reading.state != "stale":
             return error
         self._events.emit("stale", claim.request.keys.name)
-        return Answer(claim.reading.value, since, "stale")
+        return LoadAnswer(claim.reading.value, since, "stale")
 
     def _load_unguarded(
         self, many: ManyRequest, out: dict[Any, Outage], ended: int
@@ -326,7 +324,7 @@ class Batches:
             for key in keys:
                 self._memory.end_unwatched(key, out)
 
-    def _unstored(self, many: ManyRequest, value: Any) -> Answer | Exception:
+    def _unstored(self, many: ManyRequest, value: Any) -> LoadAnswer | Exception:
         if isinstance(value, Absent):
             return value
-        return Answer(packed(many.options.codec, value, many.name)[1], math.inf)
+        return LoadAnswer(packed(many.options.codec, value, many.name)[1], math.inf)

@@ -1,17 +1,29 @@
 # Generated from src/dibs/_async/cached.py by unasync.py – do not edit.
-"""A function whose results are cached, and its verbs."""
+"""Functions whose results are cached: `cached`, `cached_many` and what they share."""
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any, Generic, ParamSpec, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 
-from .._core.cache import CacheKeys, Found, LoadRequest, cache_keys, remember_keys
-from .._core.cache_options import CacheOptions
-from .._core.keys import Template, fields_of
-from .._core.options import Settings
-from .._threads import returning_awaitables
-from ..errors import UsageError
+from .._core.cache import (
+    DAY,
+    CacheKeys,
+    Found,
+    ItemTemplate,
+    LoadRequest,
+    ManyRequest,
+    cache_keys,
+    checked_tags,
+    load_lock_key,
+    remember_keys,
+    tag_key,
+)
+from .._core.keys import Template, check_fields, check_ignored, expand, fields_of, public_name
+from .._core.options import CacheKeywords, CacheOptions, Remembered, Settings, takes, template_first
+from .._core.shapes import returned_type, returned_values_type
+from .._threads import check_function, mark_coroutine
+from ..errors import DibsError, UsageError
 from .cache import Cache
 
 P = ParamSpec("P")
@@ -26,7 +38,7 @@ def inner(function: Any) -> Any:
     return function.__func__ if type(function) in (classmethod, staticmethod) else function
 
 
-@returning_awaitables
+@mark_coroutine
 class Cached(Generic[P, T]):
     """Call it like the function; its verbs take the same arguments."""
 
@@ -136,3 +148,208 @@ class Cached(Generic[P, T]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._template!r}, ttl {self._options.ttl:g} s>"
+
+
+@mark_coroutine
+class CachedMany(Generic[P, T]):
+    """Call it like the function; it is called for the items that are missing, and only once."""
+
+    def __init__(
+        self,
+        function: Callable[P, T],
+        cache: Cache,
+        settings: Settings,
+        template: str,
+        options: CacheOptions,
+        tags: tuple[str, ...] = (),
+    ) -> None:
+        if 0 < options.stale_after < options.load_timeout:
+            raise UsageError(
+                "cached_many waits for the end of a load: stale_after must be 0 or None"
+            )
+        self._function = function
+        functools.update_wrapper(self, function)
+        self._cache = cache
+        self._settings = settings
+        self._template = ItemTemplate(template, function)
+        self._options = options
+        self._tags_of = [self._template.for_items(tag) for tag in tags]
+        fields = fields_of(template)
+        self._is_placed_by_key = all(field in fields for tag in tags for field in fields_of(tag))
+        self._keys: dict[str, CacheKeys] = {}
+        self._bound: tuple[Any, ...] = ()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """A dict with the value of each item, cached or loaded, in the order of the items.
+
+        Items for which the function returned nothing are not in it. What the function raises.
+        """
+        return self._cache.get_many(self._request((*self._bound, *args), kwargs))  # type: ignore[return-value]
+
+    def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Delete the values of these items, as `invalidate` does; all, whatever one raises."""
+        many = self._request((*self._bound, *args), kwargs)
+        done, failed = True, None
+        for keys in many.keys.values():
+            try:
+                done = self._cache.invalidate(keys) and done
+            except DibsError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+        return done
+
+    def __get__(self, instance: object, owner: type | None = None) -> "CachedMany[..., T]":
+        """A method's cache: `self` is an argument like any other."""
+        if instance is None:
+            return self
+        bound = object.__new__(type(self))
+        bound.__dict__.update(self.__dict__)
+        bound._bound = (instance,)
+        return bound
+
+    def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ManyRequest:
+        template = self._template
+        keys = {
+            item: self._place(template.key(item, args, kwargs), item, args, kwargs)
+            for item in template.items(args, kwargs)
+        }
+
+        def load(items: list[Any]) -> Any:
+            # A list of its own, which the function may change.
+            given, named = template.arguments(list(items), args, kwargs)
+            return self._function(*given, **named)
+
+        return ManyRequest(template.text, self._options, keys, load)
+
+    def _place(
+        self, text: str, item: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> CacheKeys:
+        keys = self._keys.get(text)
+        if keys is not None:
+            return keys
+        given, named = self._template.of_item(item, args, kwargs)
+        tags = [tag(given, named) for tag in self._tags_of]
+        name = self._template.text
+        keys = cache_keys(self._settings, self._options, name, text, None, tags)
+        if self._is_placed_by_key:
+            remember_keys(self._keys, text, keys)
+        return keys
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._template.text!r}, ttl {self._options.ttl:g} s>"
+
+
+class Caching:
+    """Functions whose results are cached, and values by their keys and tags."""
+
+    def __init__(self, settings: Settings, cache: Cache) -> None:
+        self._settings = settings
+        self._cache = cache
+        caching = functools.partial(CacheOptions, settings)
+        self._cached_options = Remembered(Caching.cached, caching)
+        self._cached_many_options = Remembered(Caching.cached_many, caching)
+        self._load_options = Remembered(Caching.get_or_load, caching)
+
+    @template_first
+    @takes(CacheKeywords, CacheOptions)
+    def cached(
+        self,
+        template: str,
+        *,
+        lock_key: str | None = None,
+        tags: Iterable[str] = (),
+        ignore: Iterable[str] = (),
+        **options: Unpack[CacheKeywords],
+    ) -> Callable[[Callable[P, T]], Cached[P, T]]:
+        """Cache a function's results: `@dibs.cached("menu:{branch_id}", ttl=180, jitter=0.2)`.
+
+        One caller loads, in one process; all others wait for it, at most for *wait*. *template*:
+        the key, with fields for the arguments of the call. *lock_key*: the template of the key
+        that is locked during a load. *tags*: templates of tags, by which many values are
+        invalidated at once. *ignore*: arguments that make no difference, where the template has no
+        field. UsageError: an option is invalid, or the template has no field.
+        """
+        self._cached_options(options)
+        listed = checked_tags(tags)
+
+        def decorate(function: Callable[P, T]) -> Cached[P, T]:
+            check_function(inner(function))
+            of: Any = options.get("type")
+            of = returned_type(inner(function)) if of is None else of
+            made = self._cached_options({**options, "type": of})
+            ignored = check_ignored(template, inner(function), ignore)
+            check_fields(template, inner(function), ignored)
+            return Cached(
+                function, self._cache, self._settings, template, made, lock_key, listed
+            )
+
+        return decorate
+
+    @template_first
+    @takes(CacheKeywords, CacheOptions)
+    def cached_many(
+        self, template: str, *, tags: Iterable[str] = (), **options: Unpack[CacheKeywords]
+    ) -> Callable[[Callable[P, T]], CachedMany[P, T]]:
+        """Cache what a function of many items returns for each: one read, one call for the rest.
+
+        `@dibs.cached_many("menu:{branch_id}", ttl=180)` above `menus(branch_ids) -> dict[str,
+        Menu]`. The first parameter is the list; the field that is no parameter stands for an item
+        of it. *type*: that of one value. *tags*: as in `cached`. UsageError: an option is invalid.
+        """
+        self._cached_many_options(options)
+        listed = checked_tags(tags)
+
+        def decorate(function: Callable[P, T]) -> CachedMany[P, T]:
+            check_function(function)
+            of: Any = options.get("type")
+            of = returned_values_type(function) if of is None else of
+            made = self._cached_many_options({**options, "type": of})
+            return CachedMany(function, self._cache, self._settings, template, made, listed)
+
+        return decorate
+
+    @takes(CacheKeywords, CacheOptions)
+    def get_or_load(
+        self,
+        key: str,
+        loader: Callable[[], T],
+        *,
+        lock_key: str | None = None,
+        tags: Iterable[str] = (),
+        name: str | None = None,
+        **options: Unpack[CacheKeywords],
+    ) -> T:
+        """The value of *key*; if there is none, what *loader* returns, stored for *ttl*.
+
+        *lock_key*: the key that is locked during a load. *tags*: as in `cached`, without fields.
+        *name*: what events call the key, as in `hold`. UsageError: an option is invalid.
+        """
+        chosen = self._load_options(options)
+        if not callable(loader):
+            raise UsageError("loader must be a function: pass the function itself, without ()")
+        called = public_name(key) if name is None else name
+        listed = checked_tags(tags) if tags else ()
+        keys = cache_keys(self._settings, chosen, called, key, lock_key, listed)
+        return self._cache.get(keys, loader, (), {})
+
+    def invalidate(
+        self, key: str, *, lock_key: str | None = None, name: str | None = None
+    ) -> bool:
+        """Delete the cached value of *key*, as `invalidate` of a cached function does.
+
+        False: Redis is unavailable; the value is deleted when Redis is available again. UsageError:
+        the key holds something else than a cached value.
+        """
+        space, called = self._settings.namespace, public_name(key) if name is None else name
+        data = expand(space, key)
+        lock = load_lock_key(space, data) if lock_key is None else expand(space, lock_key)
+        return self._cache.delete(data, lock, called, DAY, self._settings.on_outage)
+
+    def invalidate_tag(self, tag: str) -> bool:
+        """Invalidate every value that has *tag*, in all processes, by one command.
+
+        False: Redis is unavailable; it is done when Redis is available again.
+        """
+        key = tag_key(self._settings.namespace, tag)
+        return self._cache.invalidate_tag(key, self._settings.on_outage)

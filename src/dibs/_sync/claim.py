@@ -1,32 +1,59 @@
 # Generated from src/dibs/_async/claim.py by unasync.py – do not edit.
-"""A submission that is claimed: what is done with it while it runs, and what it leaves behind."""
+"""Claims: the claim, the `with` block around it, and functions whose calls are claimed."""
 
 import contextlib
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from .. import claims
-from .._core.breaker import Outage
 from .._core.causes import cause_for
+from .._core.connection import Outage
 from .._core.endings import How, left_by
-from .._core.handover import settle_request
 from .._core.keys import Seconds, milliseconds, seconds
-from .._core.lease import HoldCall, LeaseState, note_in
+from .._core.lease import HoldCall, LeaseState, note_in, settle_request
 from .._core.once import encoded_note, framed, with_note
 from .._core.options import ClaimOptions
 from .._system import time
 from .._threads import monotonic
 from ..errors import UsageError
-from .handover import detach, reattach
+from .lease import detach_lease, reattach
 from .leases import Leases
 from .within import ClaimWithin, Recording
 
-V = TypeVar("V")
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     R = TypeVarWithDefault("R", default=Any)
 else:
     R = TypeVar("R")
+import functools
+import inspect
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from .._core.capabilities import must_allow
+from .._core.done import RefusedByTable
+from .._core.fingerprint import fingerprint
+from .._core.keys import Fields, Template, answering, expand
+from .._core.lease import UNGUARDED, HeldElsewhere, Holding
+from .._core.once import (
+    NO_PAYLOAD,
+    ExistingClaim,
+    Replay,
+    answer_duplicate,
+    read_claim,
+    read_record,
+    running_record,
+    since_in,
+)
+from .._core.options import HoldOptions
+from .._threads import maybe_await
+from ..errors import Duplicate, LeaseLost, Mismatch
+from .lease import resume
+from .leases import NOT_OURS
+from .within import Within
+
+V = TypeVar("V")
 
 
 class _Nothing:
@@ -34,7 +61,7 @@ class _Nothing:
         return "nothing yet"
 
 
-NOTHING: Any = _Nothing()
+NO_RESULT: Any = _Nothing()
 """No result yet."""
 
 
@@ -141,7 +168,7 @@ class Claim(Generic[R]):
             return self._recording.end(self)
         left = left_by(
             "released" if self._released else how, options.after, options.on_error,
-            has_result=self.result is not NOTHING, work=options.work,
+            has_result=self.result is not NO_RESULT, work=options.work,
             lost=options.work != "submission" and self.lost,
         )  # fmt: skip
         if left == "nothing":
@@ -186,7 +213,7 @@ class Claim(Generic[R]):
 
     def encoded(self) -> bytes | None:
         """The result as it is stored; None: none is. UsageError: the codec cannot hold it."""
-        if self._options.after != "replay" or self._released or self.result is NOTHING:
+        if self._options.after != "replay" or self._released or self.result is NO_RESULT:
             return None
         return framed(self._options, self.result, time(), self._lasted)
 
@@ -223,7 +250,7 @@ class Claim(Generic[R]):
         """
         if self._lease is None:
             raise UsageError("this claim is a replay: there is nothing to hand over")
-        token = detach(self._leases, self._lease, "claim", seconds(ttl, "ttl"))
+        token = detach_lease(self._leases, self._lease, "claim", seconds(ttl, "ttl"))
         claims.closed(self)
         return token
 
@@ -294,3 +321,236 @@ class Claim(Generic[R]):
             state = "lost" if self.lost else "running" if self.is_open else ended
         guarded = "" if self.guarded else ", unguarded"
         return f"<{type(self).__name__} {self.name!r}: {state}{guarded}>"
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+ClaimOutcome = LeaseState | Replay | Duplicate | Mismatch | LeaseLost
+
+_IN_USE = "this claim is already in use; call claim() for each with block"
+
+
+class ClaimCall(NamedTuple):
+    """What one call of `claim` or `once` submits."""
+
+    call: HoldCall
+    options: ClaimOptions
+    seen: bytes
+    """The fingerprint of the payload."""
+    note: bytes = b""
+    secret: bytes | None = None
+    """It was claimed by another process, which has detached it."""
+
+
+def take_claim(leases: Leases, submission: ClaimCall) -> Claim[Any]:
+    """A claim, ours or replayed. Duplicate, Mismatch: somebody was first. Unavailable: policy.
+
+    With `wait` a duplicate of one that runs waits for its end: it is replayed, or takes over.
+    LeaseLost: it was to be continued, and its key is free.
+    """
+    call, options, *_ = submission
+    events, since = leases.events, monotonic()
+    outcome = _ask(leases, submission)
+    if type(outcome) is Duplicate and options.wait and outcome.state == "running":
+        outcome = _wait(leases, submission, outcome)
+    waited = monotonic() - since if options.wait else None
+    if isinstance(outcome, LeaseState):
+        _check_end(leases, options, outcome)
+        return _taken(leases, submission, outcome, waited)
+    if isinstance(outcome, Replay):
+        events.emit("replayed", call.name, waited=waited)
+        return Claim(leases, call, options, None, outcome.value)
+    if isinstance(outcome, Duplicate):
+        facts: dict[str, Any] = {"retry_after": outcome.retry_after, "state": outcome.state}
+        events.emit("duplicate", call.name, waited=waited, **facts)
+    elif isinstance(outcome, LeaseLost):
+        events.emit("lost", call.name, cause=NOT_OURS)
+    else:
+        events.emit("mismatch", call.name)
+    raise outcome
+
+
+def _check_end(leases: Leases, options: ClaimOptions, lease: LeaseState) -> None:
+    """Nothing, if the claim can be ended as it should be. UsageError: it cannot; it is released."""
+    engine = leases.store.transport.engine
+    if engine is None or not engine.refused:
+        return
+    leaves = options.after != "release" or options.on_error != "release"
+    try:
+        must_allow(engine, "complete" if leaves else "renew")
+    except UsageError:
+        leases.end(lease)
+        raise
+
+
+def _taken(
+    leases: Leases, submission: ClaimCall, lease: LeaseState, waited: float | None
+) -> Claim[Any]:
+    call, options, *_ = submission
+    # Made before its lease is renewed: if a signal handler raises, it is collected, and ends that.
+    secret = None if lease.guarded or submission.secret == UNGUARDED else submission.secret
+    claim = Claim(leases, call, options, lease, NO_RESULT, secret)
+    try:
+        if lease.guarded:
+            leases.renewer.keep(lease)
+        if leases.events.listeners:
+            kind = "claimed" if submission.secret is None else "resumed"
+            leases.events.emit(kind, call.name, guarded=lease.guarded, waited=waited)
+    except BaseException:  # no thread to be had, or a signal handler raised
+        claims.closed(claim)
+        leases.release_unused(lease)
+        raise
+    return claim
+
+
+def _ask(leases: Leases, submission: ClaimCall) -> ClaimOutcome:
+    """One try: a lease, or the answer to the second one."""
+    call, options, seen, note, secret = submission
+    if secret is not None:
+        return _resume(leases, call, options, secret)
+    known = leases.known_record(call.key)
+    if known is not None:  # it runs in this very process: nobody needs to be asked
+        found = read_record(*known)
+    else:
+        record = running_record(leases.new_token(), seen, time(), note)
+        outcome = leases.acquire(call, record, read_claim)
+        if isinstance(outcome, LeaseState):
+            return outcome
+        if isinstance(outcome, Holding):  # another thread was quicker, between the two looks
+            found = ExistingClaim("running", outcome.remaining, note=outcome.note)
+        else:
+            found = outcome
+    return answer_duplicate(options, call, seen, found)
+
+
+def _resume(
+    leases: Leases, call: HoldCall, options: ClaimOptions, secret: bytes
+) -> ClaimOutcome:
+    """Continue what was detached. What is in its place is answered as to any duplicate."""
+    outcome = resume(leases, call, secret)
+    if isinstance(outcome, HeldElsewhere):
+        if outcome.value is None:
+            return LeaseLost(call.text, None, call.name)
+        found = read_record(outcome.value, outcome.left)
+        return answer_duplicate(options, call, NO_PAYLOAD, found)
+    since = since_in(outcome.token)
+    outcome.elsewhere = max(time() - since, 0.0) if since else 0.0
+    return outcome
+
+
+def _wait(leases: Leases, submission: ClaimCall, running: Duplicate) -> ClaimOutcome:
+    """The outcome when the first one has ended, or when `wait` is over (*running*)."""
+
+    def attempt(call: HoldCall) -> ClaimOutcome | Holding:
+        outcome = _ask(leases, submission)
+        if isinstance(outcome, Duplicate) and outcome.state == "running":
+            return Holding(outcome.retry_after, None, outcome.note)
+        return outcome
+
+    call = submission.call
+    outcome = leases.waiters.take(call, attempt)
+    if not isinstance(outcome, Holding):
+        return outcome
+    said = (running.message, call.name, outcome.note)
+    return Duplicate(call.text, outcome.remaining, "running", *said)
+
+
+class Claiming(Generic[R]):
+    """`with dibs.claim(…) as claim:`; taken at the top, ended at the end."""
+
+    __slots__ = ("_claim", "_given", "_leases", "_submission")
+
+    def __init__(self, leases: Leases, submission: ClaimCall) -> None:
+        self._leases = leases
+        self._submission = submission
+        self._given: Claim[R] | None = None
+        """It was taken already, for this block."""
+        self._claim: Claim[R] | None = None
+
+    def take(self) -> Claim[R]:
+        """Claim before the block begins; raises what entering it raises."""
+        self._given = claim = take_claim(self._leases, self._submission)
+        return claim
+
+    def __enter__(self) -> Claim[R]:
+        if self._claim is not None:
+            raise UsageError(_IN_USE)
+        claim = self._given or self.take()
+        self._given = None
+        if self._claim is not None:  # another task or thread entered the same object first
+            claim.release()
+            claim.finish()
+            raise UsageError(_IN_USE)
+        self._claim = claim
+        return claim
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        claim, self._claim = self._claim, None
+        assert claim is not None
+        if error is None:
+            claim.end("returned")
+            return
+        try:
+            claim.fail()
+        except Exception as failure:
+            # The body's own exception must reach the caller; this one is added as a note.
+            error.add_note(f"dibs could not end the claim on {claim.name}: {failure}")
+
+
+def once(
+    function: Callable[P, T],
+    leases: Leases,
+    namespace: str,
+    template: str,
+    options: ClaimOptions,
+    holding: HoldOptions,
+    payload: tuple[str, ...],
+    duplicate: Callable[..., Any] | None,
+    new_claiming: Callable[..., Claiming[Any]],
+    within: Within | None,
+) -> Callable[P, T]:
+    """*function*, claimed at each call. UsageError: it lacks a field of *template* or *payload*.
+
+    *holding*: how the key is held while the function runs. *within*: opens the transaction in which
+    it runs.
+    """
+    shown = function if within is None else within.shown(function)
+    key_of = Template(template, shown)
+    fields = Fields(payload, shown) if payload else None
+    answer = None if duplicate is None else answering(duplicate, shown, "duplicate")
+
+    @functools.wraps(shown)
+    def claimed(*args: P.args, **kwargs: P.kwargs) -> T:
+        key = key_of(args, kwargs)
+        call = HoldCall(expand(namespace, key), key, template, holding)
+        seen = NO_PAYLOAD if fields is None else fingerprint(fields(args, kwargs))
+        claiming, since = new_claiming(leases, ClaimCall(call, options, seen)), monotonic()
+        try:
+            claim = claiming.take()
+        except Duplicate as error:  # one that the function itself raises is not answered
+            if answer is None:
+                raise
+            return maybe_await(answer(error, args, kwargs))
+        with claiming:
+            if claim.replayed:
+                return claim.result
+            if within is None:
+                result: Any = function(*args, **kwargs)
+                claim.complete(result)
+                return result
+            wait = since + options.wait - monotonic()
+            result = within.call(claim, claim.recording(), function, args, kwargs, wait)
+            if not isinstance(result, RefusedByTable):
+                return result
+        if answer is not None and isinstance(result.error, Duplicate):
+            return maybe_await(answer(result.error, args, kwargs))
+        raise result.error
+
+    if within is not None:
+        claimed.__signature__ = inspect.signature(shown)  # type: ignore[attr-defined]
+    return claimed

@@ -17,9 +17,8 @@ from typing import (
     overload,
 )
 
-from .._core.breaker import DEFAULT_BUDGET, Limits
+from .._core.connection import DEFAULT_BUDGET, Limits
 from .._core.fingerprint import fingerprint
-from .._core.handover import secret_in
 from .._core.keys import (
     OnBusy,
     OnDuplicate,
@@ -33,7 +32,7 @@ from .._core.keys import (
     public_name,
     seconds,
 )
-from .._core.lease import HoldCall, Holding
+from .._core.lease import HoldCall, Holding, secret_in
 from .._core.once import NO_PAYLOAD, encoded_note
 from .._core.options import (
     ClaimKeywords,
@@ -58,14 +57,12 @@ from .._threads import check_function, monotonic, must_await
 from ..errors import UsageError
 from ..events import Listener
 from .cache import Cache
-from .caching import Caching
-from .claiming import Claiming, Submission, once
+from .cached import Caching
+from .claim import Claiming, ClaimCall, once
 from .leader import Leadership, leader_name
 from .lease import Hold, Lease, exclusive
-from .leases import Leases
-from .peek import peek
-from .scheduled import ScheduledFunction, register
-from .scheduler import Scheduler
+from .leases import Leases, peek
+from .scheduled import ScheduledFunction, Scheduler, register
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, Store
 from .throttle import ThrottleCall, throttle, throttled
@@ -381,7 +378,7 @@ class Dibs(Caching):
         call = HoldCall(data, key, name, self._holding(options))
         secret = None if token is None else secret_in("claim", token)
         return self._new_claiming(
-            self._leases, Submission(call, options, seen, encoded_note(note), secret)
+            self._leases, ClaimCall(call, options, seen, encoded_note(note), secret)
         )
 
     def _holding(self, options: ClaimOptions) -> HoldOptions:

@@ -3,12 +3,12 @@
 
 from typing import Any, NoReturn
 
-from .._core.breaker import Breaker, Outage
+from .._core.capabilities import Engine
 from .._core.causes import cause_for
-from .._core.engine import Engine
+from .._core.connection import Breaker, Outage
 from .._core.request import Request
 from .._core.watch import Tracked, Watching
-from .._transport.watchers import Wake
+from .._transport.subscriber import Wake
 
 _CAUSE = cause_for("disabled")
 

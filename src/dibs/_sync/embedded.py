@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .._forks import reopen_after_fork
 from .._threads import Flight, Guard, Transport, off_loop, redis
-from .._transport.targets import Embedded, address_of
+from .._transport.targets import Embedded, parse_address
 
 if TYPE_CHECKING:
     from .._server import embedded
@@ -42,7 +42,7 @@ class EmbeddedServer:
         folder = self._target.folder
         join = functools.partial(start, folder) if known is None else known.rejoin
         self._server = server = off_loop(join)
-        self._transport.move_to(address_of(server.url, redis))
+        self._transport.move_to(parse_address(server.url, redis))
         self._transport.restart_server = self._restart
         self.is_started = True
 

@@ -4,48 +4,45 @@
 from collections.abc import Iterator, Callable
 from typing import Any
 
-from .._core.breaker import Outage
-from .._core.entries import (
-    Entry,
-    Found,
-    classify,
-    foreign_hint,
-    is_denied,
-    is_gone,
-    proof_in,
-    read_time,
-    token_hint,
-    with_companions,
-)
+from .._core.connection import Outage
 from .._core.inspection import (
-    Outcome,
+    KeyInfo,
+    KeyReading,
     Page,
-    ServerFacts,
+    ReleaseOutcome,
+    ServerInfo,
+    classify,
     companions_request,
     discard_request,
+    entry_request,
     exactly,
+    foreign_hint,
     is_cut,
+    is_denied,
+    is_gone,
     length_request,
     member_request,
     named_secret,
     next_node,
     pattern_for,
+    proof_in,
     read_info,
     read_members,
     read_scan,
+    read_time,
     scan_request,
+    token_hint,
     type_request,
-    value_request,
+    with_companions,
 )
 from .._core.keys import expand
-from .._core.lease import mistake
-from .._core.permits import release_permit
+from .._core.lease import mistake, release_permit
 from .._core.request import ErrorReply, Reply, Request, deciding_error, pack
 from .._threads import monotonic
 from ..errors import Unavailable, UsageError
 from .store import Store
 
-COUNT = 500
+SCAN_COUNT = 500
 """How many keys the server looks at for one page: well under a millisecond of its time."""
 _NAME = "the server"
 _NOT_HELD = {
@@ -70,7 +67,7 @@ class Inspector:
 
     # ---- pages
 
-    def pages(self, pattern: str = "*", *, count: int = COUNT) -> Iterator[Page]:
+    def pages(self, pattern: str = "*", *, count: int = SCAN_COUNT) -> Iterator[Page]:
         """All keys that match *pattern*, which begins behind the namespace.
 
         Keys that are there all the time come at least once, others perhaps. A page may be empty.
@@ -81,7 +78,7 @@ class Inspector:
             cursor = page.cursor
             yield page
 
-    def page(self, pattern: str = "*", *, cursor: str = "", count: int = COUNT) -> Page:
+    def page(self, pattern: str = "*", *, cursor: str = "", count: int = SCAN_COUNT) -> Page:
         """One page. *cursor*: that of the page before; empty: the first one.
 
         *count*: how many keys the server looks at, not how many match. Of a cluster, the nodes come
@@ -110,21 +107,21 @@ class Inspector:
         now = monotonic()
         return self._store.check_reply(request, node.send(request, now), now)
 
-    def _entries(self, keys: list[bytes], clock: float) -> list[Entry]:
+    def _entries(self, keys: list[bytes], clock: float) -> list[KeyInfo]:
         """What these keys are; those that ended meanwhile are left out."""
         found = self._look(keys, clock)
         return [classify(self._namespace, each, clock) for each in found if not is_gone(each)]
 
-    def _look(self, keys: list[bytes], clock: float) -> list[Found]:
+    def _look(self, keys: list[bytes], clock: float) -> list[KeyReading]:
         """Types, then values: two writes; and the length of values that are long."""
         kinds = self._ask([type_request(key) for key in keys])
-        asked = [value_request(key, kind, clock) for key, kind in zip(keys, kinds, strict=True)]
+        asked = [entry_request(key, kind, clock) for key, kind in zip(keys, kinds, strict=True)]
         values = self._ask(asked)
         long = [place for place, reply in enumerate(values) if is_cut(reply)]
         lengths = self._ask([length_request(keys[place]) for place in long])
         sizes = dict(zip(long, lengths, strict=True))
         return [
-            Found(key, kind, value if isinstance(value, list) else [value], sizes.get(place))
+            KeyReading(key, kind, value if isinstance(value, list) else [value], sizes.get(place))
             for place, (key, kind, value) in enumerate(zip(keys, kinds, values, strict=True))
         ]
 
@@ -175,7 +172,7 @@ class Inspector:
             raise Unavailable(outage.cause, _NAME) from None
         return float(reply) if isinstance(reply, int) else None
 
-    def entry(self, key: str) -> Entry | None:
+    def entry(self, key: str) -> KeyInfo | None:
         """What *key* is, with its fence and who loads it. None: it is not there."""
         data = expand(self._namespace, key)
         try:
@@ -190,18 +187,18 @@ class Inspector:
 
     # ---- freeing
 
-    def release(self, key: str, token: str) -> Outcome:
+    def release(self, key: str, token: str) -> ReleaseOutcome:
         """Free *key*, or one permit of it, if *token* holds it. UsageError: it is never held."""
         secret = named_secret(token)
         return self._release(key, lambda value: (proof_in(value) or [b""])[0] == secret)
 
-    def release_whatever(self, key: str, seen: str) -> Outcome:
+    def release_whatever(self, key: str, seen: str) -> ReleaseOutcome:
         """The same if it is still the holding with the `token_hint` *seen*, whoever has it."""
         return self._release(
             key, lambda value: seen in (token_hint(value), foreign_hint(value))
         )
 
-    def _release(self, key: str, is_meant: Callable[[bytes], bool]) -> Outcome:
+    def _release(self, key: str, is_meant: Callable[[bytes], bool]) -> ReleaseOutcome:
         data = expand(self._namespace, key)
         try:
             _, engine = self._store.opened()
@@ -220,7 +217,9 @@ class Inspector:
         except Outage as outage:
             raise Unavailable(outage.cause, _NAME) from None
 
-    def _release_permit(self, key: bytes, is_meant: Callable[[bytes], bool]) -> Outcome:
+    def _release_permit(
+        self, key: bytes, is_meant: Callable[[bytes], bool]
+    ) -> ReleaseOutcome:
         cursor = b""
         while cursor != b"0":
             reply: Reply = self._store.ask(member_request(key, cursor or b"0"), monotonic())
@@ -248,15 +247,15 @@ class Inspector:
 
         return send
 
-    def server(self) -> list[ServerFacts]:
+    def server(self) -> list[ServerInfo]:
         """What the server, or each node of a cluster that answers, says about itself."""
         request = Request(pack("INFO"), 1, b"")
-        facts: list[ServerFacts] = []
+        facts: list[ServerInfo] = []
         silent: Outage | None = None
         for name, node in (self._nodes()).items():
             try:
                 reply = self._ask_node(node, request)
-                facts.append(ServerFacts(name, read_info(reply)))
+                facts.append(ServerInfo(name, read_info(reply)))
             except Outage as outage:
                 silent = outage
         if silent is not None and not facts:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from .._core.keys import public_name
-from .._core.lease import Body, HoldCall, Holding, LeaseState
+from .._core.lease import GuardedBody, HoldCall, Holding, LeaseState
 from .._core.options import HoldOptions
 from .._threads import monotonic, sleep
 from ..errors import Unavailable, UsageError
@@ -120,7 +120,7 @@ class Leadership:
 class _LeadingBody:
     """The body of a leader. When it is stopped because the lease is lost, that is reported."""
 
-    def __init__(self, body: Body, deposed: Callable[[], None]) -> None:
+    def __init__(self, body: GuardedBody, deposed: Callable[[], None]) -> None:
         self._body = body
         self._deposed = deposed
 

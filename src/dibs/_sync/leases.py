@@ -1,5 +1,5 @@
 # Generated from src/dibs/_async/leases.py by unasync.py – do not edit.
-"""The leases of this process: acquired, extended and released, and a table of them."""
+"""Acquire, extend and release a lease: the one way to each, for every verb."""
 
 import contextlib
 import logging
@@ -7,16 +7,16 @@ import math
 from collections.abc import Callable
 from typing import TypeVar
 
-from .._core.breaker import Outage
-from .._core.capabilities import must_allow
+from .._core.capabilities import Engine, must_allow
 from .._core.causes import cause_for
+from .._core.connection import Outage
 from .._core.endings import (
     COMPLETED,
     REFUSED,
+    ClaimRecord,
     DoneRequest,
+    EndingVerdict,
     NoRoom,
-    Record,
-    Verdict,
     end_request,
     first_write,
     free_request,
@@ -26,7 +26,6 @@ from .._core.endings import (
     warning_for,
     write_request,
 )
-from .._core.engine import Engine
 from .._core.keys import milliseconds
 from .._core.lease import (
     HoldCall,
@@ -34,12 +33,19 @@ from .._core.lease import (
     LeaseState,
     Won,
     acquire_request,
+    is_wrong_type,
+    keep_request,
+    peek_permits,
+    peek_request,
     read_acquire,
     read_extend,
+    read_peek,
+    read_peek_permits,
+    read_permit,
     release_request,
+    script_request,
 )
 from .._core.once import complete_request, read_complete
-from .._core.permits import keep_request, read_permit, script_request
 from .._core.request import REPEATED, ErrorReply, Reply, Request
 from .._events import EventSink
 from .._identity import Identity
@@ -316,7 +322,7 @@ class Leases:
         if not lease.guarded:
             self.events.ended("completed", call.name, now - lease.since, guarded=False)
             return False
-        record = Record(lease.token, result, ms)
+        record = ClaimRecord(lease.token, result, ms)
         try:
             verdict = self._write(lease, record, now)
         except Outage as outage:
@@ -353,7 +359,7 @@ class Leases:
             self._confirm_value(lease)
         if lease.is_over or self.store.is_closed:
             return False
-        now, record = monotonic(), Record(lease.token, result, ms)
+        now, record = monotonic(), ClaimRecord(lease.token, result, ms)
         self._close(lease, now)  # a renewal must not take the copy for another's
         if not lease.guarded or not self._is_copied(lease, record, now):
             lease.is_over = False
@@ -364,7 +370,7 @@ class Leases:
         self.events.ended("completed", lease.call.name, now - lease.since, guarded=True)
         return True
 
-    def _is_copied(self, lease: LeaseState, record: Record, now: float) -> bool:
+    def _is_copied(self, lease: LeaseState, record: ClaimRecord, now: float) -> bool:
         value = record.value("result" if record.result else "done")
         try:
             engine = self.store.transport.engine or self.store.transport.ready(now)
@@ -380,7 +386,7 @@ class Leases:
             self.release_later(lease.call, lease.token)
             raise
 
-    def _write(self, lease: LeaseState, record: Record, now: float) -> Verdict:
+    def _write(self, lease: LeaseState, record: ClaimRecord, now: float) -> EndingVerdict:
         """Write *record*, as `next_write` decides. Outage: not known. UsageError: refused."""
         store, refusal = self.store, None
         engine = store.transport.engine or store.transport.ready(now)
@@ -396,7 +402,7 @@ class Leases:
             except (NoRoom, UsageError) as error:
                 met, refusal = REFUSED, refusal or error
             step = next_write(record, write, met)
-            if isinstance(step, Verdict):
+            if isinstance(step, EndingVerdict):
                 if step is not COMPLETED:
                     _log.warning("%s: %s", lease.call.name, warning_for(step, refusal))
                 return step
@@ -411,7 +417,7 @@ class Leases:
             raise refusal
         return self.store.check_reply(request, error, now)
 
-    def _done_requests(self, lease: LeaseState, record: Record) -> list[Request]:
+    def _done_requests(self, lease: LeaseState, record: ClaimRecord) -> list[Request]:
         """What records it as *done*, whichever value its key has by then; after a request with the
         result that may yet be executed, it changes nothing."""
         until = monotonic() + record.ms / 1000
@@ -519,3 +525,23 @@ class Leases:
     def owns(self, lease: LeaseState) -> bool:
         """False: this is a forked child, and *lease* is its parent's."""
         return self.identity.made(lease.token)
+
+
+def peek(leases: Leases, key: bytes, name: str) -> Holding | None:
+    """Who has *key*, and for how long; None: nobody. Unavailable: the store is out."""
+    store, lease = leases.store, leases.table.get(key)
+    try:
+        now, _ = store.opened()
+        request = peek_request(key)
+        replies = store.transport.send(request, now)
+        if is_wrong_type(replies[0]):
+            return read_peek_permits(store.ask(peek_permits(key), now))
+        replies = store.check_reply(request, replies, now)
+    except Outage as outage:
+        leases.events.emit("outage", name, cause=outage.cause)
+        if store.is_disabled:
+            return None
+        raise Unavailable(outage.cause, name) from None
+    if lease is not None:
+        leases.found(lease, replies[0])
+    return read_peek(replies)

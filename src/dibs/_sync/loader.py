@@ -1,5 +1,5 @@
 # Generated from src/dibs/_async/loader.py by unasync.py – do not edit.
-"""Loading values for all: who does it, their locks kept alive meanwhile."""
+"""Loads of a cached value: under its lock, for all callers here, or in the background."""
 
 import contextlib
 import functools
@@ -7,35 +7,39 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .._core.breaker import Outage
 from .._core.cache import (
+    ALWAYS,
     HELD,
-    Answer,
+    IF_NEEDED,
     CacheKeys,
-    Claimed,
+    LoadAnswer,
+    LoadClaim,
     LoadRequest,
     Reading,
+    Versions,
     lock_request,
     read_lock,
     read_validity,
+    read_versions,
     ttl_of,
     unlock_request,
     validity_request,
+    version_request,
 )
 from .._core.capabilities import must_allow
 from .._core.causes import cause_for
 from .._core.codec import packed
+from .._core.connection import Outage
 from .._core.lease import HoldCall, LeaseState
 from .._core.request import Request
-from .._core.tags import Versions, read_versions, version_request
 from .._core.watch import Tracked, read_watch, watch_request
 from .._events import EventSink
-from .._threads import current_loop, monotonic, within
-from .._transport.watchers import Wake
+from .._threads import BackgroundTasks, Guard, Signal, current_loop, monotonic, within
+from .._transport.subscriber import Wake
 from ..errors import Cause, Unavailable, UsageError
 from .leases import Leases
-from .memory import CacheMemory
-from .spans import load_in_span
+from .reader import CacheMemory
+from .spans import load_in_span, work_in_background
 from .store import Store
 from .writer import Writer
 
@@ -130,19 +134,19 @@ class Loader:
 
     # ---- loading
 
-    def lead(self, request: LoadRequest, token: bytes, reading: Reading) -> Answer:
+    def lead(self, request: LoadRequest, token: bytes, reading: Reading) -> LoadAnswer:
         """Load, keep the lock alive meanwhile, store. What the function raises."""
-        [answer] = self.lead_all([Claimed(request, token, reading)], request.load, _alone)
+        [answer] = self.lead_all([LoadClaim(request, token, reading)], request.load, _alone)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     def lead_all(
         self,
-        claims: list[Claimed],
+        claims: list[LoadClaim],
         load: Callable[[], Any],
         split: Callable[[Any], list[Any]],
-    ) -> list[Answer | Exception]:
+    ) -> list[LoadAnswer | Exception]:
         """Load many values by one call, keep their locks alive meanwhile, store them.
 
         *split*: what the call returned, as a value for each, or an Absent. If somebody
@@ -175,7 +179,7 @@ class Loader:
             return limited()
         return load_in_span(self._events, keys.name, reason, limited)
 
-    def _begin_all(self, claims: list[Claimed], since: float) -> list[Callable[[], None]]:
+    def _begin_all(self, claims: list[LoadClaim], since: float) -> list[Callable[[], None]]:
         """Have the locks kept alive. Returns what keeps later callers from joining."""
         try:
             return [self._begin(claim, since) for claim in claims]
@@ -185,7 +189,7 @@ class Loader:
                 self.writer.unlock(claim.request.keys, claim.token)
             raise
 
-    def _begin(self, claim: Claimed, since: float) -> Callable[[], None]:
+    def _begin(self, claim: LoadClaim, since: float) -> Callable[[], None]:
         request = claim.request
         call = HoldCall(request.keys.lock, "", request.keys.name, request.options.lock)
         lock = LeaseState(call, claim.lock, since)
@@ -201,7 +205,7 @@ class Loader:
             lock.is_over = True
 
     def _watch_all(
-        self, claims: list[Claimed], forgets: list[Callable[[], None]]
+        self, claims: list[LoadClaim], forgets: list[Callable[[], None]]
     ) -> list[Versions]:
         """Watch values and their tags for changes. Returns the versions of the tags."""
         versions = self._begin_tags(claims)
@@ -223,7 +227,7 @@ class Loader:
 
     def _watched(
         self,
-        claim: Claimed,
+        claim: LoadClaim,
         forget: Callable[[], None],
         versions: Versions,
         answers: Iterator[Tracked],
@@ -236,7 +240,7 @@ class Loader:
         elif not watching.tracked or not all(tag.tracked for tag in tags):
             self.untracked_loads[claim.request.keys.key] = claim.lock, versions
 
-    def _begin_tags(self, claims: list[Claimed]) -> list[Versions]:
+    def _begin_tags(self, claims: list[LoadClaim]) -> list[Versions]:
         """The versions of the tags of each value, before it is loaded. Outage: not known."""
         life = max(claim.request.options.life for claim in claims)
         tags = list(dict.fromkeys([tag for claim in claims for tag in claim.request.keys.tags]))
@@ -246,7 +250,7 @@ class Loader:
             for claim in claims
         ]
 
-    def _end(self, claims: list[Claimed], forgets: list[Callable[[], None]]) -> None:
+    def _end(self, claims: list[LoadClaim], forgets: list[Callable[[], None]]) -> None:
         for claim, forget in zip(claims, forgets, strict=True):
             keys = claim.request.keys
             self._stop_renewing(claim.token)
@@ -283,7 +287,7 @@ class Loader:
 
     # ---- without a lock
 
-    def load_unguarded(self, request: LoadRequest, outage: Outage, ended: int) -> Answer:
+    def load_unguarded(self, request: LoadRequest, outage: Outage, ended: int) -> LoadAnswer:
         """Our own load in an outage. Unavailable: the policy is "closed".
 
         *ended*: the store's `recoveries` before it was asked.
@@ -296,14 +300,14 @@ class Loader:
         finally:
             self._memory.end_unwatched(keys.key, outage)
 
-    def degrade(self, request: LoadRequest, cause: str) -> Answer:
+    def degrade(self, request: LoadRequest, cause: str) -> LoadAnswer:
         """Our own load, not stored: one for each process and key, because we are in a flight."""
         since = monotonic()
         value = self.call(request.keys, Cause(cause).code, request.load)
         self._events.emit("degraded", request.keys.name, cause=cause, took=monotonic() - since)
-        return Answer(packed(request.options.codec, value, request.keys.name)[1], math.inf)
+        return LoadAnswer(packed(request.options.codec, value, request.keys.name)[1], math.inf)
 
-    def load_unstored(self, request: LoadRequest) -> Answer:
+    def load_unstored(self, request: LoadRequest) -> LoadAnswer:
         """Our own load, not stored, while somebody else's takes too long.
 
         Who asked after it had begun may share it if the other load is still valid when it ends:
@@ -313,7 +317,7 @@ class Loader:
         answer = self.degrade(request, cause_for("wait_over"))
         ended = monotonic()
         is_unchanged = self._validity(request) == before
-        return Answer(answer.value, ended if is_unchanged else since)
+        return LoadAnswer(answer.value, ended if is_unchanged else since)
 
     def _validity(self, request: LoadRequest) -> Any:
         """The load that is under way, and the tags. None: nobody can tell."""
@@ -326,3 +330,151 @@ class Loader:
 
 def _alone(value: Any) -> list[Any]:
     return [value]
+
+
+_TOO_MANY = cause_for("saturated", "too many concurrent refreshes")
+_MOST_KEYS = 50_000
+"""Keys of which we remember when a refresh may be tried again."""
+
+
+class BackgroundLoad:
+    """A load in the background: whether it has ended, and with what."""
+
+    def __init__(self) -> None:
+        self.ended = Signal()
+        self.answer: LoadAnswer | None = None
+        """What it found; None: it failed, or is not over."""
+
+
+class Refresher:
+    """Loads that nobody waits for, while everybody reads what is there."""
+
+    def __init__(self, events: EventSink, leases: Leases, loader: Loader) -> None:
+        self._events = events
+        self._leases = leases
+        self._loader = loader
+        self.open()
+
+    def open(self) -> None:
+        """Begin without refreshes; again in a forked child."""
+        self._guard = Guard()
+        self._threads = BackgroundTasks()
+        self._next_try: dict[bytes, float] = {}
+        """When a refresh may be tried again; not while one is under way."""
+
+    def refresh(self, request: LoadRequest, *, force: bool) -> None:
+        """Let one of all processes load it again, while everybody reads what is there."""
+        key = request.keys.key
+        if self._threads.is_orphaned:
+            self._next_try.clear()  # what was under way ended with its event loop
+        if self._next_try.get(key, 0.0) > monotonic():
+            return
+        with self._guard:
+            if self._next_try.get(key, 0.0) > monotonic():
+                return
+            self._begin(request)
+        self._spawn(request, functools.partial(self._claim, request, force=force))
+
+    def refresh_all(
+        self,
+        requests: list[LoadRequest],
+        work: Callable[[list[LoadRequest]], set[bytes]],
+    ) -> None:
+        """The same for many, by one piece of *work*, which returns the keys that it has loaded."""
+        if self._threads.is_orphaned:
+            self._next_try.clear()
+        with self._guard:
+            now = monotonic()
+            due = [each for each in requests if self._next_try.get(each.keys.key, 0.0) <= now]
+            for request in due:
+                self._begin(request)
+        if due and not self._start(functools.partial(self._end_all, due, work)):
+            self._events.emit("degraded", due[0].keys.name, cause=_TOO_MANY)
+            for request in due:
+                self._try_later(request)
+
+    def _end_all(
+        self,
+        requests: list[LoadRequest],
+        work: Callable[[list[LoadRequest]], set[bytes]],
+    ) -> None:
+        done: set[bytes] = set()
+        try:
+            done = work(requests)
+        finally:
+            for request in requests:
+                if request.keys.key in done:
+                    self._next_try.pop(request.keys.key, None)
+                else:
+                    self._try_later(request)
+
+    def lead(self, request: LoadRequest, token: bytes, reading: Reading) -> BackgroundLoad | None:
+        """The same, where the claim is ours already. None: it could not be begun."""
+        self._begin(request)
+        load = BackgroundLoad()
+        work = functools.partial(self._run, load, request, token, reading)
+        if self._spawn(request, functools.partial(self._end, request, work)):
+            return load
+        self._loader.writer.unlock(request.keys, token)
+        return None
+
+    def _run(
+        self, load: BackgroundLoad, request: LoadRequest, token: bytes, reading: Reading
+    ) -> None:
+        try:
+            load.answer = self._loader.lead(request, token, reading)
+        finally:
+            load.ended.set()
+
+    def _begin(self, request: LoadRequest) -> None:
+        if len(self._next_try) >= _MOST_KEYS:
+            self._next_try.clear()
+        # Not for ever: a thread that hangs cannot be stopped, and must not be the last to try.
+        limit = request.options.load_timeout + request.options.lock_ttl
+        self._next_try[request.keys.key] = monotonic() + limit
+
+    def _spawn(self, request: LoadRequest, work: Callable[[], Any]) -> bool:
+        if self._start(work):
+            return True
+        self._try_later(request)
+        self._events.emit("degraded", request.keys.name, cause=_TOO_MANY)
+        return False
+
+    def _start(self, work: Callable[[], Any]) -> bool:
+        """Start it in the background; in a trace of its own."""
+        if self._events.tracers:
+            work = functools.partial(work_in_background, self._events, self._events.origins(), work)
+        return self._threads.spawn(work)
+
+    def _claim(self, request: LoadRequest, *, force: bool) -> None:
+        token = self._leases.new_token()
+        try:
+            reading = self._loader.claim(request, token, ALWAYS if force else IF_NEEDED)
+        except Exception:
+            self._try_later(request)
+            raise
+        if not reading.won:
+            self._try_later(request)
+            return
+        self._end(request, functools.partial(self._loader.lead, request, token, reading))
+
+    def _end(
+        self, request: LoadRequest, work: Callable[[], Any]
+    ) -> None:
+        try:
+            work()
+        except Exception:
+            self._try_later(request)
+            raise
+        self._next_try.pop(request.keys.key, None)
+
+    def _try_later(self, request: LoadRequest) -> None:
+        """Somebody else loads it, or the load failed: its lock stands, so asking is of no use."""
+        options = request.options
+        pause = max(min(options.lock_ttl, options.ttl), options.poll)
+        self._next_try[request.keys.key] = monotonic() + pause
+
+    def stop(self) -> None:
+        """End all of it; others take over."""
+        self._threads.stop()
+        self._next_try.clear()

@@ -9,14 +9,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .._core.breaker import Outage
-from .._core.capabilities import must_allow
+from .._core.capabilities import Engine, must_allow
 from .._core.causes import cause_for
-from .._core.engine import Engine
+from .._core.connection import Outage
 from .._core.keys import milliseconds
-from .._core.lease import LeaseState, read_extend, value_request
+from .._core.lease import LeaseState, keep_request, read_extend, value_request
 from .._core.once import complete_request, read_complete
-from .._core.permits import keep_request
 from .._core.request import Request
 from .._events import EventSink
 from .._threads import Background, Guard, LoopWatch, Signal, monotonic

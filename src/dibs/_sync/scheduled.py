@@ -1,18 +1,50 @@
 # Generated from src/dibs/_async/scheduled.py by unasync.py – do not edit.
-"""A scheduled function, and its argument: the fire."""
+"""Scheduled functions: the decorator, the scheduler, and the runner that waits for each fire."""
 
+import functools
 import inspect
+import logging
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from .._core.keys import expand
-from .._core.lease import HoldCall
+from .._core.causes import cause_for
+from .._core.connection import Outage
+from .._core.endings import How, is_fire_over
+from .._core.keys import expand, milliseconds
+from .._core.lease import HoldCall, Holding, LeaseState
 from .._core.options import Settings
-from .._core.schedule import Rule, ScheduleOptions, records_key, takes_fire
-from .._threads import result_of
-from ..errors import UsageError
-from .lease import Lease
+from .._core.request import Request
+from .._core.schedule import (
+    LONGEST_LOOK,
+    FireRule,
+    Run,
+    ScheduleOptions,
+    ScheduleStep,
+    clock_offset,
+    has_begun,
+    is_apart,
+    kept_ms,
+    look_request,
+    next_step,
+    offset_text,
+    outcome_of,
+    pause,
+    plausible,
+    read_look,
+    record_request,
+    records_key,
+    register_request,
+    takes_fire,
+)
+from .._events import EventSink
+from .._system import time
+from .._threads import BackgroundTasks, Guard, Signal, ends_task, maybe_await, monotonic
+from ..errors import LeaseLost, Unavailable, UsageError
+from ..events import Kind
+from .lease import Hold, Lease
+from .leases import Leases
+from .spans import run_in_span
 
 
 class Fire(NamedTuple):
@@ -28,7 +60,11 @@ class ScheduledFunction:
     """A function, and when it is due. UsageError: it takes arguments that nobody can give."""
 
     def __init__(
-        self, function: Callable[..., Any], rule: Rule, options: ScheduleOptions, settings: Settings
+        self,
+        function: Callable[..., Any],
+        rule: FireRule,
+        options: ScheduleOptions,
+        settings: Settings,
     ) -> None:
         self.function = function
         self.rule = rule
@@ -44,7 +80,7 @@ class ScheduledFunction:
 
     def __call__(self, fire: Fire) -> None:
         """Call the function."""
-        result_of(self.function(fire=fire) if self._takes_fire else self.function())
+        maybe_await(self.function(fire=fire) if self._takes_fire else self.function())
 
     def moment(self, fire: int) -> datetime:
         """*fire* as people read it."""
@@ -67,3 +103,412 @@ def register(schedules: dict[str, ScheduledFunction], new: ScheduledFunction) ->
     if known is not None and not known.is_same_as(new):
         raise UsageError(f"two functions are scheduled with the key {new.key!r}")
     schedules[new.key] = new
+
+
+_log = logging.getLogger("dibs")
+
+_AFTER_OUTAGE = 1.0
+"""Seconds until the next try, if Redis is unavailable."""
+_AFTER_ERROR = 10.0
+"""Seconds until the next try after an error that nobody expected: each is logged."""
+_DELIVER_FOR = 3600.0
+"""How long the end of a fire is worth recording if Redis is unavailable at that moment."""
+
+
+class MachineClock:
+    """The wall clock of this machine, corrected by the server's: one for all its schedules."""
+
+    def __init__(
+        self, read: Callable[[], float], server_time: Callable[[int], int], events: EventSink
+    ) -> None:
+        self._read = read
+        self.server_time = server_time
+        self._events = events
+        self._offset = 0
+        self._guard = Guard()
+        self.is_apart = False
+        """True: it differs from the server's by too much, so no fire is run here."""
+
+    def own(self) -> int:
+        """The time of this machine, in milliseconds since the epoch."""
+        return int(self._read() * 1000)
+
+    def now(self) -> int:
+        """The time by the server's clock, as far as is known."""
+        return self.own() + self._offset
+
+    def compare(self, server: int, since: float) -> None:
+        """The server said that it was *server*; it was asked at *since*."""
+        elapsed = milliseconds(monotonic() - since)  # our wall clock may have been set meanwhile
+        offset = clock_offset(self.own(), elapsed, server)
+        with self._guard:
+            was_apart, self.is_apart = self.is_apart, is_apart(offset)
+            self._offset = offset
+        if self.is_apart != was_apart:
+            self._report(offset)
+
+    def _report(self, offset: int) -> None:
+        if not self.is_apart:
+            _log.info("the clock of this machine agrees with the server's: fires are run again")
+            return
+        detail = f"the clock of this machine is {offset_text(offset)} the server's"
+        _log.warning("%s: no scheduled function is run here until they agree", detail)
+        self._events.emit("clock_skew", "*", cause=cause_for("clock", detail))
+
+
+class Runner:
+    """One scheduled function on this machine: waits for its fires, and runs those that it gets."""
+
+    def __init__(
+        self, leases: Leases, scheduled: ScheduledFunction, clock: MachineClock
+    ) -> None:
+        self._leases = leases
+        self._scheduled = scheduled
+        self._clock = clock
+        self._since = clock.own()
+        self._last: int | None = None
+        """The last fire that is over, as far as is known here; None: the store was not asked."""
+        self._awaited: int | None = None
+        """The fire that this machine runs, or waits to take over."""
+        self._before: str | None = None
+        """Who had the lease when this machine last asked for it, since `_last` has changed."""
+        self._is_loss_logged = False
+        self._is_delayed = False
+        """A fire is due, Redis is unavailable, and that was logged."""
+        self._is_started = self._stopping = False
+        self._wake = Signal()
+        self._end = Signal()
+        self._threads = BackgroundTasks()
+
+    # ---- beginning and end
+
+    def start(self) -> None:
+        """Begin. RuntimeError: the system has no thread for it."""
+        rule, moment = self._scheduled.rule, self._scheduled.moment
+        following = moment(rule.following(self._since)).isoformat()
+        _log.info("%s: scheduled %r, next at %s", self._scheduled.key, rule, following)
+        self._is_started = self._threads.spawn(self._run)
+        if not self._is_started:
+            raise RuntimeError("no thread could be started for a scheduled function")
+
+    def stop(self) -> None:
+        """Take no further fires."""
+        self._stopping = True
+        self.look()
+        self._leases.waiters.wake_next(self._scheduled.call.key)
+
+    def look(self) -> None:
+        """Look at the clock now."""
+        self._wake.set()
+
+    def ended(self, until: float) -> None:
+        """Wait until it has ended, or until *until*."""
+        if self._is_started and not self._end.wait(until - monotonic()):
+            _log.warning("%s: still running when the scheduler ends", self._scheduled.key)
+
+    def cancel(self) -> None:
+        """End a task, and wait until it has ended. A thread is left alone."""
+        self._threads.stop()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping and not self._leases.store.is_closed:
+                self._wake.wait(self._try_step())
+        finally:
+            self._end.set()
+
+    def _try_step(self) -> float:
+        """What is to be done now. If it fails: after how many seconds it is worth another try."""
+        self._wake.clear()
+        try:
+            self._step()
+        except Unavailable as error:
+            self._report_delay(error)
+            return _AFTER_OUTAGE
+        except Exception:
+            if not self._leases.store.is_closed:
+                _log.exception("%s: scheduling failed; it is tried again", self._scheduled.key)
+            return _AFTER_ERROR
+        self._is_delayed = False
+        return 0.0
+
+    # ---- what to do now
+
+    def _plan(self, now: int) -> ScheduleStep:
+        rule = self._scheduled.rule
+        if self._clock.is_apart:
+            return ScheduleStep(look_at=now + int(LONGEST_LOOK * 1000))
+        if plausible(self._last, now) is None:  # the server's clock was wrong, and has been set
+            self._last = rule.latest(now)
+        assert self._last is not None
+        return next_step(rule, self._last, now, self._scheduled.options.missed, self._awaited)
+
+    def _step(self) -> None:
+        """Run what is due, skip what is too late; if there is nothing, wait for it."""
+        if self._last is None or self._clock.is_apart:
+            self._begin()
+        step = self._plan(self._clock.now())
+        if step.skip is not None:
+            self._skip(step.skip)
+        elif step.run is not None:
+            self._take(step.run)
+        elif not self._stopping:
+            self._wake.wait(pause(step.look_at, self._clock.now()))
+
+    def _take(self, fire: int) -> None:
+        """Wait until *fire* is over elsewhere, or is ours to run."""
+        self._awaited = fire
+        attempt = functools.partial(self._attempt, fire)
+        taken = self._leases.waiters.take(self._scheduled.call, attempt)
+        if taken is None or isinstance(taken, Holding):
+            return  # it is over, we are stopped, or another machine runs it: look at the clock
+        self._is_loss_logged = False
+        try:
+            with Hold(self._leases, self._scheduled.call, taken) as lease:
+                step = self._plan(self._refresh())
+                if step.run is not None and not self._stopping:
+                    self._execute(step.run, step.missed, lease, taken)
+        except LeaseLost:
+            self._report_loss("%s: its lease was lost; another machine may take over")
+
+    def _attempt(self, fire: int, call: HoldCall) -> LeaseState | Holding | None:
+        """One try to get *fire*. None: there is nothing to get."""
+        if self._stopping:
+            return None
+        now = self._refresh()
+        if self._clock.is_apart or (self._last is not None and self._last >= fire):
+            return None
+        if now < fire:  # our clock is ahead, by less than a round trip shows
+            self._wake.wait(pause(fire, now))
+            return None
+        taken = self._leases.attempt(call)
+        if isinstance(taken, Holding):
+            self._before = taken.holder
+        return taken
+
+    # ---- running a fire
+
+    def _execute(self, fire: int, missed: int, lease: Lease, state: LeaseState) -> None:
+        self._report_missed(missed)
+        self._report_fired(fire, lease)
+        since, began = monotonic(), self._clock.now()
+        how: How = "returned"
+        error: BaseException | None = None
+        try:
+            self._call(Fire(self._scheduled.moment(fire), lease))
+        except BaseException as raised:
+            how, error = ("cancelled" if ends_task(raised) else "raised"), raised
+        lost = lease.lost
+        if is_fire_over(how, lost=lost):
+            self._report_over(fire, since, error)
+            self._record(fire, outcome_of(error), began, milliseconds(monotonic() - since))
+            self._keep(lease, state)
+            return
+        self._is_loss_logged = lost
+        self._report_end(
+            "failed", fire, since, cause=cause_for("lease_lost" if lost else "stopped")
+        )
+        if error is not None and how == "cancelled":
+            raise error
+
+    def _call(self, fire: Fire) -> None:
+        events, run = self._leases.events, functools.partial(self._scheduled, fire)
+        if events.tracers:
+            run_in_span(events, self._scheduled.key, run)
+        else:
+            run()
+
+    def _keep(self, lease: Lease, state: LeaseState) -> None:
+        """With `at_least`: leave the lease to run out at that time, in place of releasing it."""
+        left = state.since + self._scheduled.options.at_least - monotonic()
+        if left > 0 and lease.guarded and lease.extend(max(left, 0.001)):
+            self._leases.drop(state)
+
+    def _skip(self, fire: int) -> None:
+        """Record *fire* as over, unless another machine is running: then wait for its end."""
+        taken = self._leases.attempt(self._scheduled.call)
+        if isinstance(taken, Holding):
+            self._awaited = fire
+            return
+        with Hold(self._leases, self._scheduled.call, taken):
+            step = self._plan(self._refresh())
+            if step.skip is not None:
+                self._report_missed(step.missed)
+                self._record(step.skip, "skipped", self._clock.now(), 0)
+
+    # ---- the last fire that is over
+
+    def _begin(self) -> None:
+        """Learn the last fire. A schedule that the store does not know begins now."""
+        scheduled, clock = self._scheduled, self._clock
+        self._refresh()
+        if self._last is not None or clock.is_apart:
+            return
+        self._last = latest = scheduled.rule.latest(self._since + clock.now() - clock.own())
+        kept = kept_ms(scheduled.rule, latest)
+        request = register_request(scheduled.last_key, latest, self._holder, kept)
+        if has_begun(self._ask(request)):
+            said = "%s: a new schedule, Redis has no record of it: nothing is made up"
+            _log.info(said, scheduled.key)
+
+    def _refresh(self) -> int:
+        """Learn which fires are over by now, and what time it is: what the server's clock has
+        shown, so that no fire is early. In an outage, with "open", the time of this machine.
+        """
+        since = monotonic()
+        reply = self._ask(look_request(self._scheduled.last_key))
+        look = read_look(reply, self._clock.server_time)
+        if look is None:
+            return self._clock.now()
+        self._clock.compare(look.now, since)
+        if look.last is not None and (self._last is None or look.last > self._last):
+            self._last, self._awaited, self._before = look.last, None, None
+        return look.now
+
+    def _record(self, fire: int, outcome: str, began: int, took_ms: int) -> None:
+        """*fire* is over."""
+        scheduled, now = self._scheduled, monotonic()
+        self._last, self._awaited, self._before = max(self._last or 0, fire), None, None
+        kept = kept_ms(scheduled.rule, fire)
+        run = Run(self._leases.identity.holder, outcome, began, took_ms)
+        request = record_request(scheduled.record_keys, fire, run, kept, now + _DELIVER_FOR)
+        try:
+            self._leases.store.must_be_open()
+            self._leases.store.ask(request, now)
+        except Outage as outage:
+            if self._leases.store.is_disabled:
+                return
+            said = "%s: the end of a fire could not be recorded (%s); it is when Redis is back"
+            _log.warning(said, scheduled.key, outage.cause)
+            self._leases.events.emit("outage", scheduled.key, cause=outage.cause)
+        except UsageError as error:  # a thread that went on when the scheduler had ended
+            _log.error("%s: the end of a fire could not be recorded: %s", scheduled.key, error)
+            raise
+
+    def _ask(self, request: Request) -> Any:
+        """The reply; None: Redis is unavailable, the policy is "open". Unavailable: "closed"."""
+        try:
+            now, _ = self._leases.store.opened()
+            return self._leases.store.ask(request, now)
+        except Outage as outage:
+            policy = self._scheduled.options.lease.on_outage
+            self._leases.store.outage(self._scheduled.key, outage.cause, policy)
+            return None
+
+    @property
+    def _holder(self) -> bytes:
+        return self._leases.identity.holder.encode()
+
+    # ---- events and log lines
+
+    def _report_fired(self, fire: int, lease: Lease) -> None:
+        key, delay = self._scheduled.key, max(self._clock.now() - fire, 0) / 1000
+        moment = self._scheduled.moment(fire).isoformat()
+        # With at_least, a lease is kept when its fire is over: nothing is taken over then.
+        before = None if self._scheduled.options.at_least else self._before
+        taking_over = f"taking over from {before}: " if before else ""
+        _log.info("%s: %srunning the fire of %s, %.1f s after it", key, taking_over, moment, delay)
+        facts = {"guarded": lease.guarded, "fence": lease.fence}
+        self._leases.events.emit("fired", key, delay=delay, **facts)
+
+    def _report_over(self, fire: int, since: float, error: BaseException | None) -> None:
+        if error is None:
+            self._report_end("finished", fire, since)
+        else:
+            self._report_end("failed", fire, since, cause=cause_for("raised"), error=error)
+
+    def _report_end(
+        self, kind: Kind, fire: int, since: float, error: BaseException | None = None, **facts: Any
+    ) -> None:
+        key, took = self._scheduled.key, monotonic() - since
+        moment = self._scheduled.moment(fire).isoformat()
+        if kind == "finished":
+            _log.info("%s: finished the fire of %s in %.1f s", key, moment, took)
+        else:
+            level = logging.WARNING if error is None else logging.ERROR
+            said = "%s: the fire of %s failed after %.1f s: %s"
+            _log.log(level, said, key, moment, took, facts["cause"], exc_info=error)
+        self._leases.events.emit(kind, key, took=took, **facts)
+
+    def _report_loss(self, said: str) -> None:
+        """One WARNING for a lease that was lost, wherever that is noticed first."""
+        if not self._is_loss_logged:
+            self._is_loss_logged = True
+            _log.warning(said, self._scheduled.key)
+
+    def _report_missed(self, count: int) -> None:
+        if count > 0:
+            key = self._scheduled.key
+            _log.warning("%s: %d fires were missed and are not run", key, count)
+            self._leases.events.emit("missed", key, count=count)
+
+    def _report_delay(self, error: Unavailable) -> None:
+        if not self._is_delayed:
+            self._is_delayed = True
+            _log.warning("%s: waiting for Redis: %s", self._scheduled.key, error.detail)
+
+
+class Scheduler:
+    """`with dibs.scheduler():`; runs what `scheduled` has registered until the block ends."""
+
+    def __init__(
+        self, leases: Leases, schedules: dict[str, ScheduledFunction], drain: float
+    ) -> None:
+        self.clock: Callable[[], float] = time
+        """The wall clock, in seconds since the epoch. A test may set another one before it starts.
+        """
+        self.server_time: Callable[[int], int] = int
+        """What is taken for the time of the server, in ms, if it says so much. A test that sets
+        `clock` sets it as well."""
+        self._leases = leases
+        self._schedules = schedules
+        self._drain = drain
+        self._runners: list[Runner] = []
+        self._identity = leases.identity
+        """Of the process that runs them."""
+
+    def __enter__(self) -> "Scheduler":
+        if self._runners:
+            raise UsageError("this scheduler is already running")
+        self._leases.store.must_be_open()
+        if not self._schedules:
+            raise UsageError("no function is scheduled; decorate one with @dibs.scheduled(…) first")
+        clock = MachineClock(self._read, self._read_server, self._leases.events)
+        runners = [Runner(self._leases, each, clock) for each in self._schedules.values()]
+        self._runners, self._identity = runners, self._leases.identity
+        try:
+            for runner in runners:
+                runner.start()
+        except BaseException:  # no thread to be had
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        runners, self._runners = self._runners, []
+        if self._leases.identity is not self._identity:
+            return  # this is a forked child: its parent runs them
+        until = monotonic() + self._drain
+        for runner in runners:
+            runner.stop()
+        try:
+            for runner in runners:
+                runner.ended(until)
+        finally:  # also where the end itself is cancelled
+            for runner in runners:
+                runner.cancel()
+
+    def _read(self) -> float:
+        return self.clock()
+
+    def _read_server(self, time: int) -> int:
+        return self.server_time(time)
+
+    def look(self) -> None:
+        """Look at the clock now; done by itself every 30 s, and when a fire is due."""
+        for runner in self._runners:
+            runner.look()
+
+    def __repr__(self) -> str:
+        state = "running" if self._runners else "not running"
+        return f"<{type(self).__name__}: {len(self._schedules)} functions, {state}>"

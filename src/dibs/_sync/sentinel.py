@@ -17,7 +17,7 @@ from typing import Any
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 from redis.sentinel import MasterNotFoundError
 
-from .._core.topology import (
+from .._core.slots import (
     ASK_AFTER_FAILURE,
     CHANNELS,
     LOOK_EVERY,

@@ -11,10 +11,9 @@ from typing import Any
 
 from .._core.lease import Holding, LeaseState
 from .._events import EventSink, Origins
-from .._threads import Flight, flight_here, is_cancellation, monotonic
+from .._threads import Flight, current_flight, is_cancellation, monotonic
 from ..errors import Busy, Duplicate, LeaseLost, Mismatch, Unavailable
-from .claim import Claim
-from .claiming import Claiming
+from .claim import Claim, Claiming
 from .lease import Hold, Lease
 from .leases import Leases
 
@@ -185,7 +184,7 @@ def load_in_span(
     events: EventSink, name: str, reason: str, load: Callable[[], Any]
 ) -> Any:
     """What *load* returns. Whoever joins the flight that we are in is linked to the span."""
-    span, flight = events.span("load", name, reason), flight_here()
+    span, flight = events.span("load", name, reason), current_flight()
     if flight is not None:
         flight.origins = span.origins
     return _work(span, load, "loaded")

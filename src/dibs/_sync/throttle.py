@@ -5,17 +5,17 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from .._core.breaker import Outage
 from .._core.capabilities import must_allow
+from .._core.connection import Outage
 from .._core.keys import Template, answering, expand, public_name
 from .._core.throttle import (
-    UNGUARDED,
+    UNGUARDED_THROTTLING,
     ThrottleOptions,
     Throttling,
     read_throttle,
     throttle_request,
 )
-from .._threads import monotonic, result_of, sleep
+from .._threads import maybe_await, monotonic, sleep
 from ..errors import Busy
 from .leases import Leases
 
@@ -58,7 +58,7 @@ def throttle(leases: Leases, call: ThrottleCall) -> Throttling:
         if not outage.sent:
             sleep(0)  # a caller that tries again and again must not starve the others
         store.outage(call.name, outage.cause, call.options.on_outage)
-        outcome = UNGUARDED
+        outcome = UNGUARDED_THROTTLING
     else:
         if store.outages.is_open:
             store.outages.served(now)
@@ -91,6 +91,6 @@ def throttled(
         error = call.busy(outcome)
         if answer is None:
             raise error
-        return result_of(answer(error, args, kwargs))
+        return maybe_await(answer(error, args, kwargs))
 
     return counted

@@ -24,17 +24,17 @@ from .._core.done import (
     READ_ONLY,
     WRONG_HALF,
     YIELDS_NOTHING,
-    Answer,
-    Elsewhere,
+    DoneRecord,
+    OpenElsewhere,
     Ours,
-    Record,
+    RecordAnswer,
     Recorded,
-    Refused,
-    Rows,
+    RefusedByTable,
     Statement,
+    TableRows,
     create,
+    database_failure,
     ddl,
-    failure_of,
     file,
     finish,
     hands_over,
@@ -49,8 +49,8 @@ from .._core.keys import milliseconds
 from .._core.lease import HoldCall, LeaseState, secret_of
 from .._core.once import ExistingClaim, Replay, answer_duplicate, fingerprint_in
 from .._core.options import ClaimOptions
-from .._databases import NotOurs, Transaction, django, find
-from .._threads import KIND, current_task, monotonic, result_of, sleep
+from .._databases import NotOurs, Transaction, django, transaction_of
+from .._threads import KIND, current_task, maybe_await, monotonic, sleep
 from ..errors import Duplicate, Mismatch, UsageError
 from .leases import Leases
 
@@ -77,7 +77,7 @@ class _Failed(Exception):
 # ---- steps
 
 
-def run(transaction: Transaction, steps: Generator[Statement, Rows, Any]) -> Any:
+def run(transaction: Transaction, steps: Generator[Statement, TableRows, Any]) -> Any:
     """Execute the statements of *steps*, and return what they come to."""
     rows: Any = None
     while True:
@@ -85,12 +85,12 @@ def run(transaction: Transaction, steps: Generator[Statement, Rows, Any]) -> Any
             sql, parameters = steps.send(rows)
         except StopIteration as end:
             return end.value
-        rows = result_of(transaction.execute(sql, parameters))
+        rows = maybe_await(transaction.execute(sql, parameters))
 
 
-def taken(transaction: Transaction, record: Record) -> Answer:
+def taken(transaction: Transaction, record: DoneRecord) -> RecordAnswer:
     """Who has the row. UsageError: nobody can have it in such a transaction."""
-    result_of(transaction.start())
+    maybe_await(transaction.start())
     _check_writers(transaction)
     try:
         answer = run(transaction, take(transaction.dialect, record))
@@ -98,7 +98,7 @@ def taken(transaction: Transaction, record: Record) -> Answer:
             _writers.set((*_writing(), (weakref.ref(transaction), weakref.ref(current_task()))))
         return answer
     except Exception as error:
-        failure = failure_of(error)
+        failure = database_failure(error)
         if failure == "locked":
             return ELSEWHERE
         if failure == "readonly":
@@ -152,12 +152,12 @@ def checked(transaction: Transaction, *, opened: bool) -> Transaction:
 
 # ---- the record of a claim
 
-State = Literal["untold", "pending", "committed", "recorded"]
+CommitState = Literal["untold", "pending", "committed", "recorded"]
 """untold: Redis hears nothing, the table answers. pending: the transaction is open, and says how it
 ends. recorded: an earlier transaction has committed the key."""
 
 
-class Claimed(Protocol):
+class ClaimView(Protocol):
     """What is used of a claim here."""
 
     result: Any
@@ -191,8 +191,8 @@ class Recording:
         self.options = options
         key, token = lease.call.key, secret_of(lease.token).decode()
         seen = fingerprint_in(lease.token).decode()
-        self.record = Record(row_key(row or key), token, seen, milliseconds(options.window))
-        self._state: State = "untold"
+        self.record = DoneRecord(row_key(row or key), token, seen, milliseconds(options.window))
+        self._state: CommitState = "untold"
         self._left: tuple[bytes, int] = b"", 0
         """What Redis will have in the place of the claim, and for how long."""
         self._is_written = False
@@ -216,7 +216,7 @@ class Recording:
 
     # ---- answers
 
-    def answer(self, refusal: NotOurs) -> Replay | Refused:
+    def answer(self, refusal: NotOurs) -> Replay | RefusedByTable:
         """What a duplicate gets that has not had the row."""
         if not isinstance(refusal.answer, Recorded):
             return self.running()
@@ -225,7 +225,7 @@ class Recording:
             self.unseen()
         return answer
 
-    def answered(self, recorded: Recorded) -> Replay | Refused:
+    def answered(self, recorded: Recorded) -> Replay | RefusedByTable:
         """What a duplicate gets of a committed record, with which Redis is filled again."""
         seen, call, events = self.record.fingerprint, self.call, self._leases.events
         if recorded.fingerprint == seen:
@@ -243,15 +243,15 @@ class Recording:
         else:
             facts: dict[str, Any] = {"retry_after": answer.retry_after, "state": "done"}
             events.emit("duplicate", call.name, source="table", **facts)
-        return Refused(answer)
+        return RefusedByTable(answer)
 
-    def running(self) -> Refused:
+    def running(self) -> RefusedByTable:
         """The answer while another transaction has the key."""
         call, wait = self.call, self.options.lease
         facts: dict[str, Any] = {"retry_after": wait, "state": "running"}
         self._leases.events.emit("duplicate", call.name, source="table", **facts)
         said = (self.options.message, call.name, None, "table")
-        return Refused(Duplicate(call.text, wait, "running", *said))
+        return RefusedByTable(Duplicate(call.text, wait, "running", *said))
 
     # ---- the end
 
@@ -290,18 +290,18 @@ class Recording:
 
 
 def write(
-    recording: Recording, transaction: Transaction, ours: Ours, claim: Claimed
+    recording: Recording, transaction: Transaction, ours: Ours, claim: ClaimView
 ) -> None:
     """The last statement: the result of *claim*; nothing stays of one that was released."""
     result = claim.encoded()  # before the commit: what cannot be stored is rolled back
-    result_of(transaction.flush())
+    maybe_await(transaction.flush())
     try:
         if claim.is_released:
             run(transaction, undo(transaction.dialect, recording.record))
             return
         run(transaction, finish(transaction.dialect, recording.record, ours, result))
     except Exception as error:
-        if failure_of(error) == "savepoint":
+        if database_failure(error) == "savepoint":
             raise UsageError(NOT_THE_SAME) from error
         raise
     recording.written(result)
@@ -326,7 +326,7 @@ class Work:
     It is open until it is committed with the result of the claim, or rolled back.
     """
 
-    def __init__(self, within: "Within", claim: Claimed, recording: Recording) -> None:
+    def __init__(self, within: "Within", claim: ClaimView, recording: Recording) -> None:
         self._within = within
         self._manager = within.transaction()
         self._claim = claim
@@ -425,7 +425,7 @@ class Within:
 
     def call(
         self,
-        claim: Claimed,
+        claim: ClaimView,
         recording: Recording,
         function: Callable[..., Any],
         args: Any,
@@ -448,7 +448,7 @@ class Within:
                 work.commit()
                 return work.result
             except Exception as error:
-                if failure_of(error) != "conflict" or not retries:
+                if database_failure(error) != "conflict" or not retries:
                     raise
             retries -= 1
             sleep(pause)
@@ -456,7 +456,7 @@ class Within:
 
     def begin(
         self,
-        claim: Claimed,
+        claim: ClaimView,
         recording: Recording,
         function: Callable[..., Any],
         args: Any,
@@ -475,7 +475,7 @@ class Within:
             return function(*self.handed(value, args), **kwargs)
 
     def _taken(
-        self, claim: Claimed, recording: Recording, wait: float
+        self, claim: ClaimView, recording: Recording, wait: float
     ) -> Work | NotOurs:
         """A transaction that has the row; one of another is waited for, up to *wait*."""
         deadline, pause = monotonic() + wait, _FIRST_PAUSE
@@ -497,9 +497,13 @@ class Within:
             sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def has_committed(self, record: Record, error: BaseException) -> bool:
+    def has_committed(self, record: DoneRecord, error: BaseException) -> bool:
         """Whether the transaction whose end has failed has committed. False: not known, too."""
-        if not isinstance(error, Exception) or isinstance(error, UsageError) or failure_of(error):
+        if (
+            not isinstance(error, Exception)
+            or isinstance(error, UsageError)
+            or database_failure(error)
+        ):
             return False
         try:
             return self._is_there(record)
@@ -515,7 +519,7 @@ class Within:
         transaction: Transaction | None = None
         try:
             with manager as value:
-                transaction = checked(find(value, manager), opened=True)
+                transaction = checked(transaction_of(value, manager), opened=True)
                 if (value is not None) is not self._hands_over:
                     raise UsageError(YIELDS_NOTHING)
                 inner = transaction.begin()
@@ -549,7 +553,7 @@ class Within:
             raise UsageError(NOT_COMMITTED)
         work.recording.transaction_ended(committed=end == "committed")
 
-    def _looked_up(self, record: Record) -> str:
+    def _looked_up(self, record: DoneRecord) -> str:
         """What became of the transaction, seen from another one; once for each function."""
         if self._is_proven:
             return "committed"
@@ -559,11 +563,11 @@ class Within:
             return "open"  # not known: Redis hears nothing, the table answers
         return "committed" if self._is_proven else "rolled_back"
 
-    def _is_there(self, record: Record) -> bool:
+    def _is_there(self, record: DoneRecord) -> bool:
         """Whether the row with our token has been committed. What the driver raises."""
         found: Recorded | None = None
         with self.transaction() as (transaction, _):
-            result_of(transaction.start())
+            maybe_await(transaction.start())
             found = run(transaction, look(transaction.dialect, record.key))
         return found is not None and found.token == record.token
 
@@ -574,11 +578,11 @@ class Within:
         statements = ""
         try:
             with self.transaction() as (transaction, _):
-                result_of(transaction.start())
+                maybe_await(transaction.start())
                 statements = ddl(transaction.dialect)
                 run(transaction, create(transaction.dialect))
         except Exception as error:
-            failure = failure_of(error)
+            failure = database_failure(error)
             if failure == "denied":
                 raise UsageError(
                     f"there is no table dibs_done, and this user may not create it:\n{statements}"
@@ -594,7 +598,7 @@ class Within:
             return
         try:
             with self.transaction() as (transaction, _):
-                result_of(transaction.start())
+                maybe_await(transaction.start())
                 run(transaction, prune(transaction.dialect))
         except Exception as error:
             _log.warning("old rows of dibs_done could not be removed: %s", type(error).__name__)
@@ -630,9 +634,9 @@ class ClaimWithin:
     __slots__ = ("_claim", "_ours", "_recording", "_transaction")
 
     def __init__(
-        self, claim: Claimed, recording: Recording, value: Any, using: str | None
+        self, claim: ClaimView, recording: Recording, value: Any, using: str | None
     ) -> None:
-        found = django(using) if value is None else find(value)
+        found = django(using) if value is None else transaction_of(value)
         self._claim = claim
         self._recording = recording
         self._transaction = recording.transaction = checked(found, opened=False)
@@ -647,12 +651,12 @@ class ClaimWithin:
         recording = self._recording
         found = recording.answered(answer) if isinstance(answer, Recorded) else recording.running()
         recording.found_in(self._transaction)
-        if isinstance(found, Refused):
+        if isinstance(found, RefusedByTable):
             raise found.error
         self._claim.replayed, self._claim.result = True, found.value
         return Done(found)
 
-    def _take(self) -> Answer:
+    def _take(self) -> RecordAnswer:
         """The answer; another transaction that has the key is waited for, up to `wait`."""
         deadline, pause = monotonic() + self._recording.options.wait, _FIRST_PAUSE
         while True:
@@ -665,7 +669,7 @@ class ClaimWithin:
                     "there is no table dibs_done; create it by a migration:\n"
                     f"{ddl(self._transaction.dialect)}"
                 ) from failed.error
-            if not isinstance(answer, Elsewhere) or monotonic() >= deadline:
+            if not isinstance(answer, OpenElsewhere) or monotonic() >= deadline:
                 return answer
             sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

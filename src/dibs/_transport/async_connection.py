@@ -6,11 +6,10 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from .._core.capabilities import Handshake
-from .._core.engine import Engine
-from .._core.request import Channel, Pending, Reply, make_parser
+from .._core.capabilities import Engine, Handshake
+from .._core.request import Channel, Pending, Reply, reply_parser
 from . import redis_internals
-from .sockets import is_readable, undelivered
+from .thread_connection import is_readable, unsent_bytes
 
 OnPush = Callable[[list[Reply]], None]
 OnLost = Callable[["AsyncConnection", BaseException], None]
@@ -39,7 +38,7 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
         self._call_soon = loop.call_soon
         self._gone: asyncio.Future[None] = loop.create_future()
         self._connection = connection
-        self._parser = make_parser()
+        self._parser = reply_parser()
         self._asyncio_transport, early = redis_internals.transport_of(connection)
         # One buffer for ever: asyncio's own would take and give back 256 KiB for every read.
         # A view of it, because the TLS layer writes into slices, and a slice of a bytearray is
@@ -91,7 +90,7 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
         """How many bytes the server's machine has received, as far as this one knows."""
         transport = self._asyncio_transport
         buffered = transport.get_write_buffer_size()
-        return self.written - buffered - undelivered(transport.get_extra_info("socket"))
+        return self.written - buffered - unsent_bytes(transport.get_extra_info("socket"))
 
     @property
     def has_unread(self) -> bool:
@@ -126,7 +125,7 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
     # ---- the end
 
     def connection_lost(self, exc: Exception | None) -> None:
-        redis_internals.detach(self._connection)
+        redis_internals.disown(self._connection)
         if not self._gone.done():
             self._gone.set_result(None)
         self._on_lost(self, exc or EOFError())
@@ -141,7 +140,7 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
         self._may_write = True
         self._flush()
         self._asyncio_transport.close()
-        redis_internals.detach(self._connection)
+        redis_internals.disown(self._connection)
 
     async def wait_closed(self, seconds: float) -> None:
         """Close, and wait until it is (TLS is shut down first), but not longer than *seconds*."""
@@ -157,4 +156,4 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close at once."""
         self._asyncio_transport.abort()
-        redis_internals.detach(self._connection)
+        redis_internals.disown(self._connection)

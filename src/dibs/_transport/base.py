@@ -3,15 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from .._core.breaker import Breaker, Limits
-from .._core.capabilities import Negotiation
+from .._core.capabilities import Engine, Negotiation
 from .._core.causes import cause_for
-from .._core.engine import Engine
+from .._core.connection import Breaker, Limits
 from .._core.request import Request
 from .._forks import reopen_after_fork
 from ..errors import Cause
+from .subscriber import Wake, Watchers
 from .targets import Address
-from .watchers import Wake, Watchers
 
 
 class BaseTransport(ABC):

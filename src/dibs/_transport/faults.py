@@ -1,8 +1,13 @@
-"""What the errors of redis-py, sockets and asyncio mean: wrong settings, or an outage."""
+"""What errors of redis-py, sockets, TLS and asyncio mean: wrong settings, or an outage."""
 
+import asyncio
+import contextlib
+import os
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, Literal
 
 from redis.exceptions import (
     AuthenticationError,
@@ -16,7 +21,126 @@ from .._core.causes import cause_for, code_of_reply
 from .._core.lease import mistake
 from .._core.request import ErrorReply
 from ..errors import Cause, UsageError
-from .tls_problems import TlsProblem, UnreadableFile, tls_problem
+from . import redis_internals
+
+TlsProblem = Literal[
+    "file", "authority", "host", "validity", "plain", "client", "refused", "version", "ciphers"
+]
+
+_WRONG_HOST = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, …_IP_ADDRESS_MISMATCH
+_NOT_VALID = (9, 10)  # …_CERT_NOT_YET_VALID, …_CERT_HAS_EXPIRED
+_NO_RECORD = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+"""How versions of OpenSSL call a first reply that is not TLS."""
+
+
+class UnreadableFile(OSError):
+    """A file that the URL names for TLS cannot be opened."""
+
+    def __init__(self, option: str, path: object, error: OSError) -> None:
+        super().__init__(f"{option}={path}: {error.strerror}")
+
+
+def tls_problem(error: BaseException) -> TlsProblem | None:
+    """What *error*, without those that it was raised from, says. None: nothing about settings."""
+    if isinstance(error, UnreadableFile):
+        return "file"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _of_certificate(error.verify_code)
+    return _of_handshake(error) if isinstance(error, ssl.SSLError) else None
+
+
+def reason_of(error: BaseException) -> str:
+    """The name that OpenSSL has for it; "" if it is not an error of OpenSSL."""
+    return (isinstance(error, ssl.SSLError) and getattr(error, "reason", None)) or ""
+
+
+def _of_certificate(verify_code: int) -> TlsProblem:
+    if verify_code in _WRONG_HOST:
+        return "host"
+    return "validity" if verify_code in _NOT_VALID else "authority"
+
+
+def _of_handshake(error: ssl.SSLError) -> TlsProblem | None:
+    reason, library = reason_of(error), getattr(error, "library", None)
+    if reason in _NO_RECORD:
+        return "plain"
+    if library in ("PEM", "X509") or "PEM" in reason or "KEY_VALUES_MISMATCH" in reason:
+        return "file"
+    if "PROTOCOL" in reason:
+        return "version"
+    if "cipher can be selected" in str(error):
+        return "ciphers"
+    return _of_alert(reason) if "ALERT" in reason else None
+
+
+def _of_alert(reason: str) -> TlsProblem | None:
+    """Of a server that ends the handshake. "refused": by a certificate or by a cipher."""
+    if "CERT" in reason or "UNKNOWN_CA" in reason:
+        return "client"
+    return "refused" if "HANDSHAKE" in reason or "INSUFFICIENT" in reason else None
+
+
+_MOST = 32
+"""Contexts that are kept; the oldest goes first."""
+_FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+
+ContextKey = tuple[object, ...]
+FileStates = tuple[tuple[int, int, int] | None, ...]
+"""When each file was changed, its size and its number; None: it is not there."""
+
+_contexts: dict[ContextKey, tuple[FileStates, ssl.SSLContext]] = {}
+
+
+def share_context(connection: Any, options: Mapping[str, Any]) -> None:
+    """Have *connection*, which is not open yet, use the context of others with these *options*.
+
+    UnreadableFile: there is none yet, and a file for it cannot be read.
+    """
+    if not redis_internals.uses_tls(connection):
+        return
+    chosen = sorted((name, repr(each)) for name, each in options.items() if name[:4] == "ssl_")
+    key = (redis_internals.is_async(connection), *chosen)
+    state = _state(options)
+    known_state, context = _contexts.get(key, (None, None))
+    if known_state != state:
+        context = None
+        check_files(options)
+    with contextlib.suppress(OSError, ValueError):  # redis-py raises it again when it connects
+        redis_internals.use_context(connection, context, partial(_keep, key, state))
+
+
+def check_files(options: Mapping[str, Any]) -> None:
+    """UnreadableFile: one of the files for TLS cannot be read.
+
+    The error of OpenSSL does not tell which one, nor whether it was the file or the connection.
+    """
+    for name in _FILES:
+        try:
+            open(options.get(name) or os.devnull, "rb").close()
+        except OSError as error:
+            raise UnreadableFile(name, options[name], error) from None
+
+
+def _keep(key: ContextKey, state: FileStates, context: ssl.SSLContext) -> None:
+    _contexts[key] = (state, context)
+    while len(_contexts) > _MOST:
+        with contextlib.suppress(RuntimeError, KeyError):  # other threads are at it as well
+            del _contexts[next(iter(_contexts))]
+
+
+def _state(options: Mapping[str, Any]) -> FileStates:
+    """Of the files that these options name, and of the certificates of the system."""
+    of_system = ssl.get_default_verify_paths().cafile
+    return tuple([_look(options.get(name)) for name in _FILES] + [_look(of_system)])
+
+
+def _look(path: Any) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except (OSError, TypeError, ValueError):  # not there, or not a path
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
 
 CONNECTION_ERRORS = (OSError, EOFError, RedisError, TimeoutError)
 """What redis-py, sockets and asyncio raise if a server cannot be reached."""
@@ -149,3 +273,41 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         found.append(each)
         each = each.__cause__ or each.__context__
     return reversed(found)
+
+
+def read_alert(connection: Any, limit: float) -> ssl.SSLError | None:
+    """The alert, if it names a mistake in the settings. None: there is none within *limit* seconds.
+
+    *connection*: of redis-py, for threads; the server has closed it.
+    """
+    if not redis_internals.uses_tls(connection):
+        return None
+    try:
+        with redis_internals.connected_socket(connection) as connected:
+            connected.settimeout(limit)
+            connected.recv(1)
+    except CONNECTION_ERRORS as error:
+        redis_internals.close_failed_socket(error)
+        return _mistake(error)
+    return None
+
+
+async def read_alert_async(connection: Any, limit: float) -> ssl.SSLError | None:
+    """The same for a connection of redis.asyncio."""
+    if not redis_internals.uses_tls(connection):
+        return None
+    try:
+        async with asyncio.timeout(limit):
+            with redis_internals.aborted_on_failure(connection):
+                await redis_internals.read_only(connection)
+    except CONNECTION_ERRORS as error:
+        return _mistake(error)
+    finally:
+        redis_internals.abort(connection)
+    return None
+
+
+def _mistake(error: Exception) -> ssl.SSLError | None:
+    if not isinstance(error, ssl.SSLError):
+        return None
+    return None if settings_error(error) is None else error

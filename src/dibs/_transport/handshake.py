@@ -3,16 +3,21 @@
 import asyncio
 from typing import Any
 
-from .._core.breaker import Limits
 from .._core.capabilities import RESP2, ClosedAtScript, Dialect, Negotiation
+from .._core.connection import Limits
 from .._system import monotonic
 from . import redis_internals
-from .alerts import read_alert, read_alert_async
 from .async_connection import AsyncConnection, OnLost, OnPush
-from .faults import CONNECTION_ERRORS, is_closed_by_server, is_hello_refused
+from .faults import (
+    CONNECTION_ERRORS,
+    is_closed_by_server,
+    is_hello_refused,
+    read_alert,
+    read_alert_async,
+    share_context,
+)
 from .targets import Address
 from .thread_connection import ThreadConnection
-from .tls_contexts import share_context
 
 
 async def open_async(

@@ -8,14 +8,24 @@ and keeps threads waiting.
 
 import contextlib
 import threading
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 from .._core.abandoned import can_end, kill_request
-from .._core.breaker import Breaker, Outage
-from .._core.capabilities import NO_OP
+from .._core.capabilities import NO_OP, Engine
 from .._core.causes import cause_for
-from .._core.connection import Attempt, Circuit, Next, TimeLimit, is_elsewhere, unserved
-from .._core.engine import Engine
+from .._core.connection import (
+    PROBE_EVERY,
+    Attempt,
+    Breaker,
+    Circuit,
+    Next,
+    Outage,
+    TimeLimit,
+    is_elsewhere,
+    unserved,
+)
 from .._core.request import REPEATED, Request, apart, together
 from .._core.watch import Tracked, Watching, read_watch, untracked, watch_request
 from .._system import monotonic
@@ -23,12 +33,158 @@ from ..errors import Cause, DibsError, UsageError
 from .base import BaseTransport
 from .faults import CONNECTION_ERRORS, cause_of, settings_error
 from .handshake import open_for_threads
-from .pool import MOST_IDLE, Pool, PoolTimeout
-from .probe import Probe
-from .subscriber import Subscriber
-from .superseded import Superseded
+from .pool import MOST_IDLE, Opening, Pool, PoolTimeout
+from .subscriber import Subscriber, Wake, Watchers
 from .thread_connection import Silent, ThreadConnection
-from .watchers import Wake, Watchers
+
+_MAX_ATTEMPTS = 4
+"""Attempts at the same time."""
+
+
+class Probe:
+    """Opens connections until one can be used.
+
+    An attempt that hangs does not delay the next one: on a network that loses packets the newest
+    attempt is often the first to succeed.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], ThreadConnection],
+        recover: Callable[[ThreadConnection], bool],
+        restart_server: Callable[[], None],
+        is_needed: Callable[[], bool],
+        limit: float,
+    ) -> None:
+        self._connect = connect
+        self._recover = recover
+        self._restart_server = restart_server
+        self._is_needed = is_needed
+        self._pause = limit / _MAX_ATTEMPTS
+        self._changed = threading.Event()
+        self._guard = threading.RLock()
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Start, unless it runs. If no thread can be started, the next call tries again."""
+        with self._guard:
+            if self._thread is not None or self._is_closed:
+                return
+            thread = threading.Thread(target=self._run, name="dibs probe", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return
+            self._thread = thread
+
+    def close(self) -> None:
+        """End the thread, which is a daemon: if an attempt hangs, it is not waited for."""
+        self._is_closed = True
+        self._changed.set()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout=0.1)
+
+    def _run(self) -> None:
+        attempts: list[Opening] = []
+        try:
+            while not self._is_closed:
+                if len(attempts) < _MAX_ATTEMPTS:
+                    attempts.append(attempt := Opening(self._connect, self._ended))
+                    attempt.start()
+                self._changed.wait(self._pause)
+                self._changed.clear()
+                if self._has_recovered(attempts):
+                    return
+        finally:
+            with self._guard:
+                self._thread = None
+            for attempt in attempts:
+                attempt.cancel()
+            # A `start` that was called while this thread was ending has started nothing.
+            if self._is_needed():
+                self.start()
+
+    def _ended(self, attempt: Opening) -> None:
+        self._changed.set()
+
+    def _has_recovered(self, attempts: list[Opening]) -> bool:
+        """True: the server is back. Otherwise remove the attempts that failed, and pause."""
+        ended = [attempt for attempt in attempts if attempt.wait(0)]
+        for attempt in ended:
+            attempts.remove(attempt)
+            connection = attempt.take()
+            if connection is not None and self._is_usable(connection):
+                return True
+        if ended and not self._is_closed:
+            self._changed.wait(PROBE_EVERY)
+            self._restart_server()
+        return False
+
+    def _is_usable(self, connection: ThreadConnection) -> bool:
+        try:
+            usable = self._recover(connection)
+        except Exception:  # whatever it is: this thread has to go on
+            usable = False
+        if not usable:
+            connection.close()
+        return usable
+
+
+_MAX_CONNECTIONS = 16
+_KEPT = 5.0
+"""Seconds that a connection is kept: what it has not delivered by then is lost."""
+
+
+class Superseded:
+    """The server may execute a request from its first connection after the release of its key.
+
+    So the release is sent on that connection, too.
+    """
+
+    def __init__(self) -> None:
+        self.connections: OrderedDict[bytes, tuple[ThreadConnection, float]] = OrderedDict()
+        self._guard = threading.RLock()
+
+    def keep(self, key: bytes, connection: ThreadConnection) -> None:
+        """Keep *connection* until *key* is released. The oldest is closed if there are many."""
+        with self._guard:
+            before = self._take(key)
+            self.connections[key] = (connection, monotonic() + _KEPT)
+        if before is not None:
+            before.close()
+        self._expire(at_most=_MAX_CONNECTIONS)
+
+    def follow(self, request: Request) -> None:
+        """Send *request*, which releases its key, on the first connection too; then close that."""
+        connection = self._take(request.key)
+        if connection is not None:
+            with contextlib.suppress(*CONNECTION_ERRORS):
+                connection.write(request)
+            connection.close()
+        self._expire(at_most=_MAX_CONNECTIONS)
+
+    def _take(self, key: bytes) -> ThreadConnection | None:
+        with self._guard:
+            return self.connections.pop(key, (None, 0.0))[0]
+
+    def _expire(self, at_most: int) -> None:
+        now = monotonic()
+        while (connection := self._oldest(at_most, now)) is not None:
+            connection.close()
+
+    def _oldest(self, at_most: int, now: float) -> ThreadConnection | None:
+        """The oldest one, if it is one too many or over; it is not kept any more."""
+        with self._guard:
+            for key, (_, until) in self.connections.items():
+                is_kept = len(self.connections) <= at_most and until > now
+                return None if is_kept else self._take(key)
+        return None
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._expire(at_most=-1)
 
 
 class PooledTransport(BaseTransport):

@@ -127,7 +127,7 @@ def abort(connection: Any) -> None:
     writer = getattr(connection, "_writer", None)
     if writer is not None:
         writer.transport.abort()
-        detach(connection)
+        disown(connection)
 
 
 def close_failed_socket(error: BaseException) -> None:
@@ -162,6 +162,6 @@ def _locals_of(error: BaseException | None) -> list[Any]:
     return values
 
 
-def detach(connection: Any) -> None:
+def disown(connection: Any) -> None:
     """Make redis-py treat the connection as closed; dibs closes the transport itself."""
     connection._reader = connection._writer = None

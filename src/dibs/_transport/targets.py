@@ -128,7 +128,7 @@ class SentinelService:
 Target = Address | Embedded | Cluster | SentinelService
 
 
-def find(target: object, redis: ModuleType) -> Target:
+def parse_target(target: object, redis: ModuleType) -> Target:
     """Return what a URL or a client stands for. *redis*: `redis` or `redis.asyncio`.
 
     UsageError: it is neither, or its options cannot be used.
@@ -144,7 +144,7 @@ def find(target: object, redis: ModuleType) -> Target:
     raise UsageError(f"target must be a URL or a redis-py client, not {type(target).__name__}")
 
 
-def address_of(url: str, redis: ModuleType) -> Address:
+def parse_address(url: str, redis: ModuleType) -> Address:
     """Return the address in a URL of redis-py. UsageError: redis-py cannot read it."""
     _check_parts(url)
     try:
@@ -194,7 +194,7 @@ def _from_url(url: str, redis: ModuleType) -> Target:
         raise UsageError(f"the target URL has no scheme; known: {_KNOWN}")
     if scheme in _SCHEMES:
         _check_password(rest)
-        return _checked(address_of(f"{_SCHEMES[scheme]}://{rest}", redis))
+        return _checked(parse_address(f"{_SCHEMES[scheme]}://{rest}", redis))
     if scheme == "embedded":
         return Embedded(unquote(rest.rstrip("/")) or None)
     if scheme == "redis+sentinel":
@@ -259,10 +259,10 @@ def _from_sentinel_url(rest: str, redis: ModuleType) -> SentinelService:
     for_master, for_sentinels = _split_options(query)
     scheme = "rediss" if _wants_tls(for_master) else "redis"
     address = _checked(
-        address_of(f"{scheme}://{credentials}x:1/{db or '0'}{_query(for_master)}", redis)
+        parse_address(f"{scheme}://{credentials}x:1/{db or '0'}{_query(for_master)}", redis)
     )
     scheme = "rediss" if _wants_tls(for_sentinels) else "redis"
-    template = _checked(address_of(f"{scheme}://x:1{_query(for_sentinels)}", redis))
+    template = _checked(parse_address(f"{scheme}://x:1{_query(for_sentinels)}", redis))
     sentinels = [_sentinel(template, host, port or 26379) for host, port in hosts]
     return SentinelService(service, tuple(sentinels), address)
 
@@ -339,7 +339,7 @@ def _from_cluster_url(rest: str, redis: ModuleType) -> Cluster:
     if options.pop("db", "0") not in ("", "0"):
         raise UsageError("a cluster has a single database; remove db from the target URL")
     scheme = "rediss" if _wants_tls(options) else "redis"
-    address = _checked(address_of(f"{scheme}://{credentials}x:1/0{_query(options)}", redis))
+    address = _checked(parse_address(f"{scheme}://{credentials}x:1/0{_query(options)}", redis))
     return Cluster(tuple((host, port or 6379) for host, port in hosts), address)
 
 
@@ -349,7 +349,7 @@ def _from_cluster_client(client: Any, redis: ModuleType) -> Cluster:
     options = {k: v for k, v in settings.items() if k in _FOR_CONNECTIONS or k.startswith("ssl_")}
     wants_tls = "SSL" in getattr(settings.get("connection_class"), "__name__", "")
     scheme = "rediss" if wants_tls or settings.get("ssl") else "redis"
-    address = address_of(f"{scheme}://x:1/0", redis)
+    address = parse_address(f"{scheme}://x:1/0", redis)
     nodes = [(str(node.host), int(node.port)) for node in manager.startup_nodes.values()]
     return Cluster(tuple(nodes), Address(address.connection_class, {**address.options, **options}))
 

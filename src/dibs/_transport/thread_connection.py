@@ -1,18 +1,61 @@
 """One open connection of the threads transport, used by one thread at a time."""
 
 import contextlib
+import select
+import signal
 import socket
 import struct
 import sys
 from typing import Any
 
-from .._core.capabilities import Handshake
+from .._core.capabilities import Engine, Handshake
 from .._core.connection import SLICES, TimeLimit, allowance
-from .._core.engine import Engine
-from .._core.request import MORE, ClientInfo, Reply, Request, make_parser
+from .._core.request import MORE, ClientInfo, Reply, Request, reply_parser
 from .._system import monotonic
 from . import redis_internals
-from .sockets import is_interrupted_within, is_readable, undelivered
+
+_SIOCOUTQ = 0x5411
+"""Linux: bytes in the send queue that the peer has not acknowledged."""
+
+
+def unsent_bytes(sock: Any) -> int:
+    """Bytes written that the peer has not acknowledged; 0 if the system does not say."""
+    if sys.platform != "linux" or sock is None:
+        return 0
+    import fcntl
+
+    try:
+        return struct.unpack("i", fcntl.ioctl(sock.fileno(), _SIOCOUTQ, b"\0\0\0\0"))[0]
+    except (OSError, ValueError):  # closed meanwhile, or not a TCP socket
+        return 0
+
+
+def is_readable(sock: Any) -> bool:
+    """True: there are bytes to read, the peer has closed it, or it is broken."""
+    try:
+        if not hasattr(select, "poll"):  # Windows
+            return bool(select.select([sock], [], [], 0)[0])
+        poller = select.poll()
+        poller.register(sock, select.POLLIN)
+        return bool(poller.poll(0))
+    except (OSError, ValueError):  # it is closed here
+        return True
+
+
+_TIMERS = [
+    getattr(signal, name)
+    for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF")
+    if hasattr(signal, name)
+]
+
+
+def is_interrupted_within(seconds: float) -> bool:
+    """True: a timer of this process, such as a profiler's, sends signals more often than that.
+
+    The kernel begins its wait for a socket anew after each of them.
+    """
+    return any(0.0 < signal.getitimer(timer)[1] <= seconds for timer in _TIMERS)
+
 
 _READ = 65536
 _PIECE = 65536
@@ -39,7 +82,7 @@ class ThreadConnection:
     def __init__(self, connection: Any, limit: float) -> None:
         self._connection = connection
         self._sock = redis_internals.socket_of(connection)
-        self._parser = make_parser()
+        self._parser = reply_parser()
         self._limit = limit
         self.pushes = int(connection.protocol) >= 3
         self.engine: Engine | None = None
@@ -122,14 +165,14 @@ class ThreadConnection:
 
     def _write_pieces(self, rest: memoryview) -> None:
         time_limit = TimeLimit(self._limit)
-        left = undelivered(self._sock)
+        left = unsent_bytes(self._sock)
         while rest:
             since = monotonic()
             try:
                 rest = rest[self._sock.send(rest[:_PIECE]) :]
                 time_limit.reset()
             except _SLICE_IS_OVER:
-                before, left = left, undelivered(self._sock)
+                before, left = left, unsent_bytes(self._sock)
                 if left < before:
                     time_limit.reset()
                 elif time_limit.count(monotonic() - since):
@@ -160,14 +203,14 @@ class ThreadConnection:
         """The next bytes, after a slice without any. Silent: none within *limit*."""
         time_limit = TimeLimit(limit)
         elapsed = self._limit / SLICES
-        left = undelivered(self._sock)
+        left = unsent_bytes(self._sock)
         while not time_limit.count(elapsed):
             since = monotonic()
             try:
                 return self._sock.recv(_READ)
             except _SLICE_IS_OVER:
                 elapsed = monotonic() - since
-            before, left = left, undelivered(self._sock)
+            before, left = left, unsent_bytes(self._sock)
             if left < before:  # a large request is still on its way out
                 time_limit.reset()
         raise Silent

@@ -12,7 +12,7 @@ from ..errors import UsageError
 from .connecting import add_server, connected
 from .terminal import default_terminal
 
-HEADINGS = ("WHAT", "OPS/S", "P50", "P95", "P99", "MAX", "RATIO", "BASELINE")
+BENCH_HEADINGS = ("WHAT", "OPS/S", "P50", "P95", "P99", "MAX", "RATIO", "BASELINE")
 WARM_UP = 50
 TTL = 60.0
 """Seconds after which the server forgets what a killed run has left behind."""
@@ -27,7 +27,7 @@ class Part(NamedTuple):
     work: Callable[[], object]
 
 
-class Result(NamedTuple):
+class BenchResult(NamedTuple):
     """What was measured; times in seconds."""
 
     name: str
@@ -61,9 +61,9 @@ def run(args: argparse.Namespace) -> int:
         finally:
             clean_up(dibs, prefix)
     if args.json:
-        terminal.json({"results": [as_object(each, results) for each in results]})
+        terminal.json({"results": [result_object(each, results) for each in results]})
     else:
-        terminal.table(HEADINGS, [as_row(each, results) for each in results])
+        terminal.table(BENCH_HEADINGS, [as_row(each, results) for each in results])
         terminal.say(
             "One thread, one request after the other. RATIO: to BASELINE, the raw commands."
         )
@@ -107,7 +107,7 @@ def clean_up(dibs: Dibs, prefix: str) -> None:
     inspector(dibs).raw("DEL", f"{prefix}raw")()
 
 
-def measured(part: Part, seconds: float) -> Result:
+def measured(part: Part, seconds: float) -> BenchResult:
     """Call the work of *part* for so long."""
     clock = time.perf_counter
     for _ in range(WARM_UP):
@@ -118,29 +118,29 @@ def measured(part: Part, seconds: float) -> Result:
         part.work()
         before, now = now, clock()
         times.append(now - before)
-    return summary(part.name, part.baseline, times)
+    return percentiles(part.name, part.baseline, times)
 
 
 # ---- figures
 
 
-def summary(name: str, baseline: str, times: list[float]) -> Result:
+def percentiles(name: str, baseline: str, times: list[float]) -> BenchResult:
     """The rate and the percentiles of *times*, in seconds."""
     times = sorted(times)
     p50, p95, p99 = (times[min(int(len(times) * share), len(times) - 1)] for share in SHARES)
-    return Result(name, baseline, len(times) / sum(times), p50, p95, p99, times[-1])
+    return BenchResult(name, baseline, len(times) / sum(times), p50, p95, p99, times[-1])
 
 
 SHARES = (0.5, 0.95, 0.99)
 
 
-def ratio(result: Result, results: list[Result]) -> float | None:
+def ratio(result: BenchResult, results: list[BenchResult]) -> float | None:
     """How many times its baseline a part takes, at the median."""
     return next((result.p50 / each.p50 for each in results if each.name == result.baseline), None)
 
 
-def as_row(result: Result, results: list[Result]) -> list[str]:
-    """The cells of a table, in the order of `HEADINGS`."""
+def as_row(result: BenchResult, results: list[BenchResult]) -> list[str]:
+    """The cells of a table, in the order of `BENCH_HEADINGS`."""
     times = [_micro(each) for each in (result.p50, result.p95, result.p99, result.longest)]
     times_baseline = ratio(result, results)
     beside = "" if times_baseline is None else f"{times_baseline:.2f}"
@@ -151,7 +151,7 @@ def _micro(seconds: float) -> str:
     return f"{seconds * 1e6:.0f} µs" if seconds < 0.01 else f"{seconds * 1e3:.0f} ms"
 
 
-def as_object(result: Result, results: list[Result]) -> dict[str, object]:
+def result_object(result: BenchResult, results: list[BenchResult]) -> dict[str, object]:
     """The documented fields of `--json`; times in seconds."""
     times_baseline = ratio(result, results)
     fields: dict[str, object] = {"name": result.name, "baseline": result.baseline or None}

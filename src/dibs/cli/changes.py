@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
-from .._interface import Entry
+from .._interface import KeyInfo
 
 Change = Literal["present", "new", "taken", "changed", "renewed", "gone"]
 """present: at the first look · new: the key is there now · taken: another holding of it ·
@@ -20,13 +20,13 @@ class Changed(NamedTuple):
     """A key, and what became of it."""
 
     change: Change
-    entry: Entry
+    entry: KeyInfo
     """As it is now; gone: as it was."""
 
 
 def changes(
-    before: Mapping[str, Entry] | None,
-    now: Mapping[str, Entry],
+    before: Mapping[str, KeyInfo] | None,
+    now: Mapping[str, KeyInfo],
     elapsed: float,
     *,
     was_whole: bool = True,
@@ -46,7 +46,7 @@ def changes(
     return [*gone, *[each for each in others if each is not None]]
 
 
-def _change(before: Entry | None, now: Entry, elapsed: float) -> Changed | None:
+def _change(before: KeyInfo | None, now: KeyInfo, elapsed: float) -> Changed | None:
     if before is None:
         return Changed("new", now)
     if _holding(before) != _holding(now):
@@ -58,20 +58,20 @@ def _change(before: Entry | None, now: Entry, elapsed: float) -> Changed | None:
     return Changed("renewed", now) if _is_longer(before, now, elapsed) else None
 
 
-def _holding(entry: Entry) -> object:
+def _holding(entry: KeyInfo) -> object:
     """What tells one holding from the next; the permits of a key come and go."""
     if entry.kind in ("permits", "cached") or entry.token_hint is None:
         return None
     return entry.token_hint.removesuffix("-done")  # the same claim, completed
 
 
-def _was_made_anew(before: Entry, now: Entry) -> bool:
+def _was_made_anew(before: KeyInfo, now: KeyInfo) -> bool:
     if before.kind not in ("cached", "schedule") or before.age is None or now.age is None:
         return False
     return now.age + SLACK < before.age
 
 
-def _is_longer(before: Entry, now: Entry, elapsed: float) -> bool:
+def _is_longer(before: KeyInfo, now: KeyInfo, elapsed: float) -> bool:
     if before.remaining is None or now.remaining is None:
         return before.remaining != now.remaining
     return now.remaining > before.remaining - elapsed + SLACK

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from .. import Dibs
-from .._interface import Entry, exactly, inspector, is_shortened, shorten
+from .._interface import KeyInfo, exactly, inspector, is_shortened, shorten
 from ..errors import Unavailable, UsageError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def connected(args: argparse.Namespace) -> Generator[Dibs]:
         yield dibs
 
 
-def find(dibs: Dibs, typed: str) -> tuple[str, Entry | None]:
+def find_key(dibs: Dibs, typed: str) -> tuple[str, KeyInfo | None]:
     """The key that a person typed, whole or shortened, and what it is; None: it is not there.
 
     UsageError: several keys are shortened alike, or it has bytes that are no text. Unavailable: it
@@ -85,7 +85,7 @@ def find(dibs: Dibs, typed: str) -> tuple[str, Entry | None]:
     return typed, None
 
 
-def _matching(look: "Inspector", typed: str) -> Iterator[Entry]:
+def _matching(look: "Inspector", typed: str) -> Iterator[KeyInfo]:
     head, colon, _ = typed.rpartition(":")
     for page in look.pages(exactly(f"{head}{colon}") + "*"):
         if page.unreachable is not None:

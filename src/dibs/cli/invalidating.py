@@ -5,7 +5,7 @@ import argparse
 from .. import Dibs
 from .._interface import printable
 from ..errors import UsageError
-from .connecting import add_server, connected, find
+from .connecting import add_server, connected, find_key
 from .terminal import default_terminal
 
 
@@ -45,7 +45,7 @@ _SAID = {True: "deleted; the next reader loads it", False: "there was no value"}
 
 def _find_value(dibs: Dibs, typed: str) -> tuple[str, bool]:
     """The whole key, and whether it has a value. UsageError: it is held, or another program's."""
-    key, entry = find(dibs, typed)
+    key, entry = find_key(dibs, typed)
     if entry is not None and entry.kind != "cached":
         said = f"{printable(typed)} is not a cached value"
         raise UsageError(f"{said}, but of the kind {entry.kind!r}; see dibs peek")

@@ -6,20 +6,20 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._interface import KINDS, Entry, Page, inspector, printable
+from .._interface import KEY_KINDS, KeyInfo, Page, inspector, printable
 from .._wording import HEADINGS, as_object, counted, is_stuck, row
 from .connecting import add_server, add_show_keys, connected
-from .table import LongTable
 from .terminal import Terminal, as_json, default_terminal
+from .text import LongTable
 
 if TYPE_CHECKING:
     from .._interface import Inspector
 
-MOST = 1000
-_ORDER: dict[str, Callable[[Entry], Any]] = {
+MOST_LISTED = 1000
+_ORDER: dict[str, Callable[[KeyInfo], Any]] = {
     "left": lambda entry: float("inf") if entry.remaining is None else entry.remaining,
     "key": lambda entry: entry.key,
-    "kind": lambda entry: KINDS.index(entry.kind),
+    "kind": lambda entry: KEY_KINDS.index(entry.kind),
     "holder": lambda entry: entry.holder or entry.loading or "",
     "age": lambda entry: -(entry.age or 0.0),
     "size": lambda entry: -(entry.size or 0),
@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
     most: int
     """0: all."""
 
-    def fits(self, entry: Entry) -> bool:
+    def fits(self, entry: KeyInfo) -> bool:
         """Whether *entry* is one of them."""
         names = [entry.holder, entry.loading, *[permit.holder for permit in entry.permits]]
         is_theirs = any(fnmatchcase(name or "", self.holder) for name in names)
@@ -47,7 +47,7 @@ class Listing:
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, KeyInfo] = {}
         self.kinds: Counter[str] = Counter()
         """How many of which kind are listed."""
         self.is_sorted = True
@@ -83,26 +83,26 @@ class Listing:
             self.is_complete = False
         return is_full
 
-    def _keep(self, entry: Entry) -> None:
+    def _keep(self, entry: KeyInfo) -> None:
         if entry.key not in self.entries:  # SCAN may name a key twice
             self.kinds[entry.kind] += 1
         self.entries[entry.key] = entry
 
-    def take(self) -> list[Entry]:
+    def take(self) -> list[KeyInfo]:
         """The entries, which are no longer kept; those that come after them are not sorted in."""
         taken, self.entries, self.is_sorted = list(self.entries.values()), {}, False
         return taken
 
 
 def read(
-    look: "Inspector", wanted: Wanted, write: Callable[[list[Entry]], object] | None = None
+    look: "Inspector", wanted: Wanted, write: Callable[[list[KeyInfo]], object] | None = None
 ) -> Listing:
     """Read pages until there is enough; where there are many, *write* gets them as they come."""
     listing = Listing(wanted)
     for page in look.pages(wanted.pattern):
         if listing.add(page):
             break
-        if write is not None and len(listing.entries) > MOST:
+        if write is not None and len(listing.entries) > MOST_LISTED:
             write(listing.take())
     return listing
 
@@ -122,10 +122,15 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
     """Add the options that say which keys are meant."""
     add = parser.add_argument
     add("pattern", nargs="?", default="*", help="such as 'order:*', behind the namespace")
-    add("--kind", action="append", choices=KINDS, help="may be given several times")
+    add("--kind", action="append", choices=KEY_KINDS, help="may be given several times")
     add("--holder", default="*", help="a pattern, such as 'web-1:*'")
     add("--all", action="store_true", help="also fences, tags, and keys of other programs")
-    add("--limit", type=_limit, default=MOST, help=f"stop there; 0: never; default {MOST}")
+    add(
+        "--limit",
+        type=_limit,
+        default=MOST_LISTED,
+        help=f"stop there; 0: never; default {MOST_LISTED}",
+    )
     add_show_keys(parser)
 
 
@@ -137,14 +142,14 @@ def _limit(text: str) -> int:
 
 def wanted_by(args: argparse.Namespace) -> Wanted:
     """Which keys the options mean."""
-    kinds = args.kind or (KINDS if args.all else usual_kinds(args.namespace))
+    kinds = args.kind or (KEY_KINDS if args.all else usual_kinds(args.namespace))
     return Wanted(args.pattern, frozenset(kinds), args.holder, args.limit)
 
 
 def usual_kinds(namespace: str) -> list[str]:
     """What is listed if nothing is said. Without a namespace, every other key is foreign."""
     left_out = ("history", "waiters", "fence", "tag", *(() if namespace else ("foreign",)))
-    return [kind for kind in KINDS if kind not in left_out]
+    return [kind for kind in KEY_KINDS if kind not in left_out]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -164,11 +169,11 @@ def _is_streamed(args: argparse.Namespace) -> bool:
     return not args.limit and args.sort is None and not args.reverse
 
 
-def _sorted_by(args: argparse.Namespace, entries: list[Entry]) -> list[Entry]:
+def _sorted_by(args: argparse.Namespace, entries: list[KeyInfo]) -> list[KeyInfo]:
     return ordered(entries, args.sort or "left", reverse=args.reverse)
 
 
-def ordered(entries: list[Entry], by: str, *, reverse: bool = False) -> list[Entry]:
+def ordered(entries: list[KeyInfo], by: str, *, reverse: bool = False) -> list[KeyInfo]:
     """Sorted; equal ones by their keys."""
     return sorted(
         sorted(entries, key=_ORDER["key"], reverse=reverse), key=_ORDER[by], reverse=reverse
@@ -183,14 +188,14 @@ class JsonOutput:
         self._whole = whole
         self._before = '{"entries": ['
 
-    def write(self, entries: list[Entry]) -> None:
+    def write(self, entries: list[KeyInfo]) -> None:
         """Some of the entries."""
         for entry in entries:
             text = as_json(as_object(entry, whole=self._whole))
             self._terminal.out.write(self._before + text)
             self._before = ", "
 
-    def end(self, entries: list[Entry], listing: Listing) -> None:
+    def end(self, entries: list[KeyInfo], listing: Listing) -> None:
         """The last entries, and what is to be said about all."""
         self.write(entries)
         unreachable = [{"node": node, "why": why} for node, why in listing.unreachable]
@@ -210,7 +215,7 @@ class TableOutput:
         self._whole = whole
         self._plain = LongTable(HEADINGS)
 
-    def write(self, entries: list[Entry]) -> None:
+    def write(self, entries: list[KeyInfo]) -> None:
         """Some of the rows; on a terminal with headings of their own."""
         if self._terminal.console is not None:
             self._print(entries)
@@ -218,7 +223,7 @@ class TableOutput:
         for line in self._plain.lines([row(entry, whole=self._whole) for entry in entries]):
             self._terminal.line(line)
 
-    def end(self, entries: list[Entry], listing: Listing) -> None:
+    def end(self, entries: list[KeyInfo], listing: Listing) -> None:
         """The last rows, and what is to be said about all."""
         if entries:
             (self._print if listing.is_sorted else self.write)(entries)
@@ -227,7 +232,7 @@ class TableOutput:
         for line in remarks(listing, whole=self._whole):
             self._terminal.say(line)
 
-    def _print(self, entries: list[Entry]) -> None:
+    def _print(self, entries: list[KeyInfo]) -> None:
         rows = [row(entry, whole=self._whole) for entry in entries]
         styles = ["warning" if is_stuck(entry) else "" for entry in entries]
         self._terminal.table(HEADINGS, rows, styles)
@@ -242,7 +247,7 @@ def remarks(listing: Listing, *, whole: bool) -> list[str]:
     if not listing.is_complete:
         lines.append(f"Stopped after {total}; there may be more: --limit 0 lists all.")
     if not listing.is_sorted:
-        lines.append(f"More than {MOST} keys are not sorted, unless --sort says how.")
+        lines.append(f"More than {MOST_LISTED} keys are not sorted, unless --sort says how.")
     if listing.left_out:
         left = ", ".join(_number_of(*each) for each in listing.left_out.most_common())
         lines.append(f"Not shown: {left} ({listing.options}).")

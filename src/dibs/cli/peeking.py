@@ -4,7 +4,7 @@ import argparse
 
 from .._interface import printable
 from .._wording import as_object, elsewhere_line, facts, is_new_schedule, meaning
-from .connecting import add_server, add_show_keys, connected, find
+from .connecting import add_server, add_show_keys, connected, find_key
 from .terminal import default_terminal
 from .why import elsewhere, nowhere
 
@@ -20,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
     """Show one key. Returns 0, or 1: there is no such key, or a schedule that has not run yet."""
     terminal = default_terminal()
     with connected(args) as dibs:
-        _, entry = find(dibs, args.key)
+        _, entry = find_key(dibs, args.key)
         others = [] if entry is not None else elsewhere(dibs, args.namespace, args.key)
     if args.json:
         shown = None if entry is None else as_object(entry, whole=args.show_keys)

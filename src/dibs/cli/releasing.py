@@ -2,13 +2,13 @@
 
 import argparse
 
-from .._interface import Entry, Outcome, inspector, printable
+from .._interface import KeyInfo, ReleaseOutcome, inspector, printable
 from .._wording import facts, risk
 from ..errors import UsageError
-from .connecting import add_server, connected, find
+from .connecting import add_server, connected, find_key
 from .terminal import Terminal, can_ask, default_terminal
 
-_SAID: dict[Outcome, str] = {
+_SAID: dict[ReleaseOutcome, str] = {
     "released": "released",
     "free": "it was free already; nothing was changed",
     "other": "somebody else holds it than was said, or it was completed; nothing was changed",
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     terminal = default_terminal()
     check(args)
     with connected(args) as dibs:
-        key, entry = find(dibs, args.key)
+        key, entry = find_key(dibs, args.key)
         if entry is None:
             return _report(terminal, args, "free")
         look = inspector(dibs)
@@ -56,7 +56,7 @@ def check(args: argparse.Namespace) -> None:
         raise UsageError("there is no terminal to ask on: pass --yes")
 
 
-def chosen(entry: Entry, seen: str | None) -> str:
+def chosen(entry: KeyInfo, seen: str | None) -> str:
     """The hint of the holding that is to be freed. UsageError: it is not clear which one."""
     if seen is not None:
         return seen
@@ -69,7 +69,7 @@ def chosen(entry: Entry, seen: str | None) -> str:
     return entry.permits[0].token_hint or ""
 
 
-def _agrees(terminal: Terminal, typed: str, entry: Entry) -> bool:
+def _agrees(terminal: Terminal, typed: str, entry: KeyInfo) -> bool:
     terminal.say(printable(typed))
     for name, value in facts(entry, whole=False):
         terminal.say(f"  {name:<10}  {value}")
@@ -77,7 +77,7 @@ def _agrees(terminal: Terminal, typed: str, entry: Entry) -> bool:
     return terminal.confirm("Release it?")
 
 
-def _report(terminal: Terminal, args: argparse.Namespace, outcome: Outcome) -> int:
+def _report(terminal: Terminal, args: argparse.Namespace, outcome: ReleaseOutcome) -> int:
     if args.json:
         terminal.json({"released": outcome == "released", "outcome": outcome})
     else:

@@ -47,16 +47,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("key", help="what is held while COMMAND runs")
     add("program", nargs="+", metavar="COMMAND", help="behind --, with its arguments")
-    add("--ttl", type=duration, default=60.0, help="how long a crash keeps the key (60)")
+    add("--ttl", type=parse_duration, default=60.0, help="how long a crash keeps the key (60)")
     patience = parser.add_mutually_exclusive_group()
-    patience.add_argument("--wait", type=duration, default=0.0, help="how long to wait for the key")
+    patience.add_argument(
+        "--wait", type=parse_duration, default=0.0, help="how long to wait for the key"
+    )
     patience.add_argument("--skip", action="store_true", help="exit with 0 if the key is taken")
-    add("--once", type=duration, metavar="TIME", help="not again within TIME after a success")
-    add("--grace", type=duration, default=10.0, help="from SIGTERM to SIGKILL, if it is lost (10)")
+    add("--once", type=parse_duration, metavar="TIME", help="not again within TIME after a success")
+    add(
+        "--grace",
+        type=parse_duration,
+        default=10.0,
+        help="from SIGTERM to SIGKILL, if it is lost (10)",
+    )
     add_server(parser, json=False)
 
 
-def duration(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Seconds from `90`, `90s`, `5m`, `20h` or `7d`. ArgumentTypeError: it is none of them."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(ms|[smhd]?)", text.strip())
     if found is None:

@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from .table import RIGHT, plain, used
+from .text import RIGHT, plain, used
 
 Style = str
 """What a row is: "" usual, "new", "changed", "gone", "warning"."""

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from .._interface import Entry, inspector
+from .._interface import KeyInfo, inspector
 from .._wording import HEADINGS, as_object, counted, duration, is_stuck, row, shown_key, what, who
 from ..errors import Unavailable, UsageError
 from .changes import SIGNS, Changed, changes, styles
 from .connecting import add_server, connected
 from .listing import Listing, add_filters, missing, ordered, read, remarks, wanted_by
-from .table import width
 from .terminal import Terminal, default_terminal, rich_table
+from .text import width
 
 if TYPE_CHECKING:
     from .._interface import Inspector
@@ -38,7 +38,7 @@ class Watch:
     def __init__(self, look: "Inspector", args: argparse.Namespace) -> None:
         self._look = look
         self._wanted = wanted_by(args)
-        self.before: dict[str, Entry] | None = None
+        self.before: dict[str, KeyInfo] | None = None
         self.listing = Listing(self._wanted)
         self.trouble = ""
         """Why the last look failed; empty: it did not."""
@@ -60,7 +60,7 @@ class Watch:
             was_whole=self._was_whole, is_whole=listing.is_whole,
         )  # fmt: skip
         # What is on a node that is silent stays as it was: it is not new when the node is back.
-        hidden: dict[str, Entry] = (self.before or {}) if listing.unreachable else {}
+        hidden: dict[str, KeyInfo] = (self.before or {}) if listing.unreachable else {}
         self.before = {**hidden, **listing.entries}
         self.listing, self._at, self.trouble = listing, at, ""
         self._was_whole = listing.is_complete
@@ -182,7 +182,7 @@ def rows_that_fit(height: int, columns: int, lines: list[str]) -> int:
     return max(height - taken - 1, 1)
 
 
-def heading(entries: Mapping[str, Entry], interval: float, columns: int, trouble: str) -> str:
+def heading(entries: Mapping[str, KeyInfo], interval: float, columns: int, trouble: str) -> str:
     """The first line of the screen: what is shown on the left, when on the right.
 
     On a narrow screen these are two lines.

@@ -16,7 +16,7 @@ from .._wording import (
     place_of,
     reason_object,
 )
-from .connecting import add_server, add_show_keys, connected, find
+from .connecting import add_server, add_show_keys, connected, find_key
 from .terminal import default_terminal
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def here(dibs: Dibs, namespace: str, typed: str) -> list[Facts]:
     """What *typed* is in the namespace that was named."""
     look = inspector(dibs)
     touched = look.idle(typed)  # before the key is read
-    key, entry = find(dibs, typed)
+    key, entry = find_key(dibs, typed)
     if entry is None:
         return []
     return [Facts(Place(namespace, key), entry, False, touched, alive(entry.holder))]

@@ -9,7 +9,7 @@ from contextlib import suppress
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, cast
 
-from .._interface import ServerFacts, inspector
+from .._interface import ServerInfo, inspector
 from .._process import alive, process_state
 from .._wording import Facts, Place
 from ..errors import DibsError, UsageError
@@ -21,19 +21,22 @@ from .http import (
     RELEASE,
     STREAM,
     WHY,
-    Request,
-    Response,
-    answered,
-    as_json,
+    AccessRule,
+    ConsoleRequest,
+    ConsoleResponse,
+    Rights,
+    asked,
+    checked_rules,
+    decided,
     event,
     explained,
+    json_response,
     released,
+    respond,
     wanted_release,
 )
-from .rights import Rights, Rule, asked, checked_rules, decided
-from .state import Moment, SharedStates, state_of
 from .statistics import Statistics, statistics_of
-from .survey import Survey, View, key_in, view_of
+from .survey import Moment, SharedStates, Survey, SurveyView, key_in, state_of, view_of
 
 if TYPE_CHECKING:
     from .. import AsyncDibs, Dibs
@@ -44,7 +47,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 COUNT = 200
 """Keys that the server looks at for one page of a sweep: about 2 ms of this process."""
-LONGEST_PAUSE = 0.02
+LONGEST_TURN = 0.02
 """Seconds between two pages of a sweep, at most: what took long was not our work alone."""
 SWEEP_EVERY = 2.0
 FACTS_EVERY = 5.0
@@ -66,9 +69,9 @@ MOST_LOOKED = 20_000
 def console(
     dibs: "AsyncDibs | Dibs",
     *,
-    allow: Rule,
-    allow_release: Rule | None = None,
-    allow_keys: Rule | None = None,
+    allow: AccessRule,
+    allow_release: AccessRule | None = None,
+    allow_keys: AccessRule | None = None,
     most_viewers: int = 20,
 ) -> "Console":
     """An ASGI application that shows what *dibs* and its server do.
@@ -88,9 +91,9 @@ class Console:
     def __init__(
         self,
         dibs: Any,
-        allow: Rule,
-        allow_release: Rule | None,
-        allow_keys: Rule | None,
+        allow: AccessRule,
+        allow_release: AccessRule | None,
+        allow_keys: AccessRule | None,
         most_viewers: int,
     ) -> None:
         if most_viewers < 1:
@@ -144,7 +147,7 @@ class Console:
         rights = await self._rights(scope)
         if not rights.read:
             return await _send(send, request, FORBIDDEN)
-        response = answered(request, is_live=True, new_token=secrets.token_hex(16))
+        response = respond(request, is_live=True, new_token=secrets.token_hex(16))
         if response is not None:
             return await _send(send, request, response)
         if request.path == EVENTS:
@@ -155,7 +158,7 @@ class Console:
             return await _send(send, request, await self._why(request, rights))
         await self._reader.want(wait=True)
         body = self._states.of(view_of(request.fields), rights, request.cookie, monotonic())
-        return await _send(send, request, Response(200, body, JSON))
+        return await _send(send, request, ConsoleResponse(200, body, JSON))
 
     async def _rights(self, scope: Scope) -> Rights:
         rules = self._rules
@@ -163,22 +166,28 @@ class Console:
             return Rights(read=False)
         return Rights(True, await _decided(rules.release, scope), await _decided(rules.keys, scope))
 
-    def _state(self, view: View, rights: Rights) -> dict[str, Any]:
+    def _state(self, view: SurveyView, rights: Rights) -> dict[str, Any]:
         process, figures = process_state(self._dibs), self._statistics.facts()
         at = Moment(monotonic(), time())
         return state_of(self.survey, process, figures, view, rights, at)
 
     # ---- live updates
 
-    async def _stream(self, request: Request, rights: Rights, receive: Receive, send: Send) -> None:
+    async def _stream(
+        self, request: ConsoleRequest, rights: Rights, receive: Receive, send: Send
+    ) -> None:
         if self._streams >= self._most:
-            full = as_json(503, {"error": "There are too many viewers."}, ("Retry-After", "5"))
+            full = json_response(
+                503, {"error": "There are too many viewers."}, ("Retry-After", "5")
+            )
             return await _send(send, request, full)
         self._streams += 1
         gone = asyncio.ensure_future(_disconnected(receive))
         try:
             await self._reader.want(wait=True)
-            await _start(send, Response(200, kind=STREAM, more=(("X-Accel-Buffering", "no"),)))
+            await _start(
+                send, ConsoleResponse(200, kind=STREAM, more=(("X-Accel-Buffering", "no"),))
+            )
             lasts = BRIEF if _is_ending() is None else STREAM_FOR
             until = monotonic() + lasts
             # A viewer that reads nothing would hold its place for ever.
@@ -192,7 +201,7 @@ class Console:
 
     async def _send_states(
         self,
-        request: Request,
+        request: ConsoleRequest,
         rights: Rights,
         gone: "asyncio.Future[None]",
         until: float,
@@ -213,9 +222,9 @@ class Console:
 
     # ---- releasing
 
-    async def _release(self, rights: Rights, receive: Receive) -> Response:
+    async def _release(self, rights: Rights, receive: Receive) -> ConsoleResponse:
         wanted = wanted_release(await _body(receive), is_allowed=rights.release)
-        if isinstance(wanted, Response):
+        if isinstance(wanted, ConsoleResponse):
             return wanted
         try:
             key = await self._reader.find(wanted.row_id)
@@ -223,19 +232,19 @@ class Console:
                 return released("lost")
             outcome = await self._reader.inspector.release_whatever(key, wanted.seen)
         except DibsError as error:
-            return as_json(503, {"error": str(error)})
+            return json_response(503, {"error": str(error)})
         self.survey.look_again()
         self._states.forget()
         return released(outcome)
 
-    async def _why(self, request: Request, rights: Rights) -> Response:
+    async def _why(self, request: ConsoleRequest, rights: Rights) -> ConsoleResponse:
         look, namespace = self._reader.inspector, process_state(self._dibs, 0).namespace
         try:
             key = await self._reader.find(request.fields.get("id", ""))
             touched = None if key is None else await look.idle(key)  # before it is read
             entry = None if key is None else await look.entry(key)
         except DibsError as error:
-            return as_json(503, {"error": str(error)})
+            return json_response(503, {"error": str(error)})
         if key is None or entry is None:
             return explained(None, keys=rights.keys)
         facts = Facts(Place(namespace, key), entry, False, touched, alive(entry.holder))
@@ -296,11 +305,11 @@ class _Reader:
         now = monotonic()
         survey.read(page, now)
         # About a quarter of the time: the loop is there for the application.
-        return await asyncio.sleep(min(3 * (now - began), LONGEST_PAUSE))
+        return await asyncio.sleep(min(3 * (now - began), LONGEST_TURN))
 
     async def _read_facts(self, now: float) -> None:
         try:
-            facts: list[ServerFacts] = await self.inspector.server()
+            facts: list[ServerInfo] = await self.inspector.server()
         except UsageError:  # this user may not call INFO: keys can be read all the same
             facts = []
         self.survey.read_facts(facts, monotonic() - now, now)
@@ -333,7 +342,7 @@ class _Threaded:
 # ---- ASGI
 
 
-def request_of(scope: Scope) -> Request:
+def request_of(scope: Scope) -> ConsoleRequest:
     """What the console reads of *scope*."""
     root = scope.get("root_path", "").rstrip("/")
     path = _below(scope["path"], root, scope.get("app_root_path", ""))
@@ -344,7 +353,7 @@ def request_of(scope: Scope) -> Request:
         headers[text] = f"{headers[text]}{joint}{before}" if text in headers else before
     query = scope.get("query_string", b"").decode("latin-1")
     is_https = scope.get("scheme", "http") == "https"
-    return Request(scope["method"], path, root, query, headers, is_https)
+    return ConsoleRequest(scope["method"], path, root, query, headers, is_https)
 
 
 def _below(path: str, root: str, outer: str) -> str:
@@ -358,19 +367,19 @@ def _below(path: str, root: str, outer: str) -> str:
     return path
 
 
-async def _decided(rule: Rule | None, scope: Scope) -> bool:
+async def _decided(rule: AccessRule | None, scope: Scope) -> bool:
     answer: object = asked(rule, scope)
     if isinstance(answer, Awaitable):
         return decided(await cast("Awaitable[object]", answer))
     return decided(answer)
 
 
-async def _start(send: Send, response: Response) -> None:
+async def _start(send: Send, response: ConsoleResponse) -> None:
     headers = [(name.encode().lower(), value.encode()) for name, value in response.headers]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
 
 
-async def _send(send: Send, request: Request, response: Response) -> None:
+async def _send(send: Send, request: ConsoleRequest, response: ConsoleResponse) -> None:
     await _start(send, response)
     body = b"" if request.method == "HEAD" else response.body
     await send({"type": "http.response.body", "body": body})

@@ -21,7 +21,7 @@ from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from .. import Dibs, DibsError
-from .http import Response, sentence
+from .http import ConsoleResponse, sentence
 from .wsgi import Environ, StartResponse, WsgiConsole
 
 _ADDRESS = "127.0.0.1"
@@ -126,7 +126,8 @@ class OneBrowser:
         if environ["REQUEST_METHOD"] == "GET" and self._admit(given):
             cookie = f"{self._cookie}={self._session}; Path=/; HttpOnly; SameSite=Strict"
             return _plain(
-                Response(303, more=(("Location", "/"), ("Set-Cookie", cookie))), start_response
+                ConsoleResponse(303, more=(("Location", "/"), ("Set-Cookie", cookie))),
+                start_response,
             )
         return _plain(sentence(403, _CLOSED), start_response)
 
@@ -146,7 +147,7 @@ def _same(given: str, secret: str) -> bool:
     return _KEY.fullmatch(given) is not None and hmac.compare_digest(given, secret)
 
 
-def _plain(response: Response, start_response: StartResponse) -> list[bytes]:
+def _plain(response: ConsoleResponse, start_response: StartResponse) -> list[bytes]:
     status = {303: "303 See Other", 403: "403 Forbidden"}[response.status]
     start_response(status, response.headers)
     return [response.body]

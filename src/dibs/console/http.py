@@ -1,16 +1,79 @@
-"""Requests and responses of the console, without I/O: routes, headers, refusals."""
+"""Requests and responses of the console, without I/O: routes, headers, rights, refusals."""
 
 import hmac
+import inspect
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from .._interface import shorten
 from .._wording import Facts, advice, listed, next_steps
+from ..errors import UsageError
+
+HOST: Literal["host"] = "host"
+AccessRule = Callable[[Any], bool | Awaitable[bool]] | Literal["host"]
+"""A function of the request that returns a bool, or "host": the application around the console
+has decided before the request comes here."""
+
+
+class Rights(NamedTuple):
+    """What one request may do."""
+
+    read: bool
+    release: bool = False
+    keys: bool = False
+
+
+class Rules(NamedTuple):
+    """The application's rules; None: nobody."""
+
+    read: AccessRule
+    release: AccessRule | None
+    keys: AccessRule | None
+
+
+def checked_rules(allow: object, allow_release: object, allow_keys: object) -> Rules:
+    """The rules. UsageError: one is neither a function nor "host", or `allow` is missing."""
+    return Rules(
+        _checked("allow", allow),
+        None if allow_release is None else _checked("allow_release", allow_release),
+        None if allow_keys is None else _checked("allow_keys", allow_keys),
+    )
+
+
+def _checked(what: str, rule: Any) -> Any:
+    if rule == HOST or callable(rule):
+        return rule
+    raise UsageError(
+        f"{what} must be a function of the request that returns a bool, or {HOST!r} if the"
+        f" application around the console decides who may see it; not {rule!r}"
+    )
+
+
+def asked(rule: AccessRule | None, request: object) -> Any:
+    """The answer of *rule*, or an awaitable of it. None: False. "host": True."""
+    if rule is None:
+        return False
+    return True if isinstance(rule, str) else rule(request)
+
+
+def decided(answer: object) -> bool:
+    """The answer of a rule. UsageError: it is not a bool.
+
+    An object is not taken for a yes: a user who is not logged in is an object, too, and so is a
+    coroutine that was not awaited.
+    """
+    if isinstance(answer, bool):
+        return answer
+    if inspect.iscoroutine(answer):
+        answer.close()
+        raise UsageError("this rule is asynchronous; a WSGI console needs a plain function")
+    raise UsageError(f"a rule must return True or False, not {type(answer).__name__}")
+
 
 COOKIE = "dibs_console"
 HEADER = "x-dibs-console"
@@ -45,7 +108,7 @@ _ASSETS = {
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 
 
-class Request(NamedTuple):
+class ConsoleRequest(NamedTuple):
     """What the console reads of a request."""
 
     method: str
@@ -76,7 +139,7 @@ class Request(NamedTuple):
         return None
 
 
-class Response(NamedTuple):
+class ConsoleResponse(NamedTuple):
     """What is sent back."""
 
     status: int
@@ -91,17 +154,17 @@ class Response(NamedTuple):
         return [("Content-Type", self.kind), *length, *_ALWAYS, *self.more]
 
 
-def sentence(status: int, text: str, *more: tuple[str, str]) -> Response:
+def sentence(status: int, text: str, *more: tuple[str, str]) -> ConsoleResponse:
     """A plain text."""
-    return Response(status, f"{text}\n".encode(), more=more)
+    return ConsoleResponse(status, f"{text}\n".encode(), more=more)
 
 
-def as_json(status: int, value: Mapping[str, Any], *more: tuple[str, str]) -> Response:
+def json_response(status: int, value: Mapping[str, Any], *more: tuple[str, str]) -> ConsoleResponse:
     """*value* as JSON."""
-    return Response(status, packed(value), JSON, more)
+    return ConsoleResponse(status, json_bytes(value), JSON, more)
 
 
-def packed(value: Mapping[str, Any]) -> bytes:
+def json_bytes(value: Mapping[str, Any]) -> bytes:
     """*value* as JSON, on one line."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
 
@@ -117,10 +180,10 @@ STATE, EVENTS, RELEASE, WHY = "/api/state", "/api/events", "/api/release", "/api
 
 FORBIDDEN = sentence(403, "You may not see this page.")
 NOT_FOUND = sentence(404, "There is no such page.")
-FOREIGN = as_json(403, {"error": "This request came from another site."})
+FOREIGN = json_response(403, {"error": "This request came from another site."})
 
 
-def answered(request: Request, *, is_live: bool, new_token: str) -> Response | None:
+def respond(request: ConsoleRequest, *, is_live: bool, new_token: str) -> ConsoleResponse | None:
     """The response to *request*; None: it needs data. *new_token*: for a browser without one."""
     path = request.path
     if path in (STATE, RELEASE, WHY) or (path == EVENTS and is_live):
@@ -129,13 +192,15 @@ def answered(request: Request, *, is_live: bool, new_token: str) -> Response | N
         return sentence(405, "This page can only be read.", ("Allow", "GET, HEAD"))
     if path == "" and request.root:
         # Relative, so that it is right behind any proxy; the page's own addresses need the slash.
-        return Response(307, more=(("Location", quote(request.root.rsplit("/", 1)[-1]) + "/"),))
+        return ConsoleResponse(
+            307, more=(("Location", quote(request.root.rsplit("/", 1)[-1]) + "/"),)
+        )
     if path in ("", "/"):
         return _page(request, is_live=is_live, new_token=new_token)
     return _asset(path.removeprefix("/static/")) if path.startswith("/static/") else NOT_FOUND
 
 
-def _refused(request: Request) -> Response | None:
+def _refused(request: ConsoleRequest) -> ConsoleResponse | None:
     """Why the data is not for this request; None: it is, as far as the request itself tells."""
     expected = ("POST",) if request.path == RELEASE else ("GET",)
     if request.method not in expected:
@@ -145,7 +210,7 @@ def _refused(request: Request) -> Response | None:
     return None if request.method == "GET" or _is_own(request) else FOREIGN
 
 
-def _is_own(request: Request) -> bool:
+def _is_own(request: ConsoleRequest) -> bool:
     """Whether a POST was sent by our own page: same origin, and it knows the browser's token."""
     headers, cookie = request.headers, request.cookie
     given = headers.get(HEADER, "")
@@ -159,19 +224,19 @@ def _is_own(request: Request) -> bool:
     return bool(host) and urlsplit(origin).netloc.lower() == host.lower()
 
 
-def _page(request: Request, *, is_live: bool, new_token: str) -> Response:
+def _page(request: ConsoleRequest, *, is_live: bool, new_token: str) -> ConsoleResponse:
     page = _file("console.html").replace(b"LIVE", b"stream" if is_live else b"poll", 1)
     if request.cookie is not None:
-        return Response(200, page, HTML)
+        return ConsoleResponse(200, page, HTML)
     secure = "; Secure" if request.is_https else ""
     # Without a path: the browser takes that of the page, which a proxy may know alone.
     cookie = f"{COOKIE}={new_token}; HttpOnly; SameSite=Strict{secure}"
-    return Response(200, page, HTML, (("Set-Cookie", cookie),))
+    return ConsoleResponse(200, page, HTML, (("Set-Cookie", cookie),))
 
 
-def _asset(name: str) -> Response:
+def _asset(name: str) -> ConsoleResponse:
     kind = _ASSETS.get(name)
-    return NOT_FOUND if kind is None else Response(200, _file(name), kind)
+    return NOT_FOUND if kind is None else ConsoleResponse(200, _file(name), kind)
 
 
 @cache
@@ -203,15 +268,15 @@ def release_in(body: bytes) -> Release | None:
     return Release(row_id, seen) if is_ours else None
 
 
-def wanted_release(body: bytes, *, is_allowed: bool) -> Release | Response:
+def wanted_release(body: bytes, *, is_allowed: bool) -> Release | ConsoleResponse:
     """What is to be released; or the refusal."""
     wanted = release_in(body)
     if not is_allowed:
-        return as_json(403, {"error": "You may not release."})
-    return wanted or as_json(400, {"error": "The request is malformed."})
+        return json_response(403, {"error": "You may not release."})
+    return wanted or json_response(400, {"error": "The request is malformed."})
 
 
-def released(outcome: str) -> Response:
+def released(outcome: str) -> ConsoleResponse:
     """The answer to a release."""
     said = {
         "released": (200, "Released."),
@@ -220,19 +285,19 @@ def released(outcome: str) -> Response:
         "lost": (409, "It was not found again. Nothing was changed."),
     }
     status, text = said[outcome]
-    return as_json(status, {"outcome": outcome, "said": text})
+    return json_response(status, {"outcome": outcome, "said": text})
 
 
 # ---- why
 
 
-def explained(found: Facts | None, *, keys: bool) -> Response:
+def explained(found: Facts | None, *, keys: bool) -> ConsoleResponse:
     """Why a key is as it is, as `dibs why` says it. *keys*: whole keys and notes."""
     if found is None:
-        return as_json(404, {"error": "It is not there any more."})
+        return json_response(404, {"error": "It is not there any more."})
     if not keys:
         found = found._replace(place=found.place._replace(key=shorten(found.place.key)))
-    return as_json(200, {
+    return json_response(200, {
         "key": found.place.key, "facts": listed(found, whole=keys),
         "next": next_steps(found), "advice": advice(found),
     })  # fmt: skip

@@ -21,7 +21,7 @@ _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 _HITS = ("hit", "local_hit", "stale")
 
 
-class Template:
+class TemplateStatistics:
     """What has happened under one name."""
 
     def __init__(self, name: str) -> None:
@@ -65,7 +65,7 @@ def _facts(durations: Durations) -> dict[str, Any]:
     }  # fmt: skip
 
 
-class Outage:
+class OutageRecord:
     """A time in which calls were not answered."""
 
     __slots__ = ("began", "calls", "cause", "ended")
@@ -93,8 +93,8 @@ class Statistics(Tally):
 
     def __init__(self) -> None:
         super().__init__(MOST_NAMES)
-        self._templates: dict[str, Template] = {}
-        self._outages: deque[Outage] = deque(maxlen=MOST_OUTAGES)
+        self._templates: dict[str, TemplateStatistics] = {}
+        self._outages: deque[OutageRecord] = deque(maxlen=MOST_OUTAGES)
         self._switches = 0
 
     def __call__(self, event: Event) -> None:
@@ -124,8 +124,8 @@ class Statistics(Tally):
     def _observer(self, quantity: Quantity, key: EventKey) -> Observer | None:
         return self._template(key[1]).durations.get(quantity)
 
-    def _template(self, name: str) -> Template:
-        return self._templates.setdefault(name, Template(name))
+    def _template(self, name: str) -> TemplateStatistics:
+        return self._templates.setdefault(name, TemplateStatistics(name))
 
     # ---- outages
 
@@ -145,9 +145,9 @@ class Statistics(Tally):
         elif self.is_out and has_answered(kind, guarded=event.guarded):
             self._end_outage(event.at)
 
-    def _open_outage(self, at: float, cause: str | None) -> Outage:
+    def _open_outage(self, at: float, cause: str | None) -> OutageRecord:
         if not self.is_out:
-            self._outages.append(Outage(at, cause or ""))
+            self._outages.append(OutageRecord(at, cause or ""))
             self._begin_outage()
         return self._outages[-1]
 

@@ -4,14 +4,17 @@ Pure: pages of entries and times come as arguments. A sweep is one reading of al
 next one is under way, the last complete one is shown.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from .._interface import Entry, Page, ServerFacts, cut, shorten
+from .._interface import KeyInfo, Page, ServerInfo, cut, shorten
+from .._process import BreakerState, HeldHere, ProcessState, WaitedFor
 from .._wording import ended
+from .http import Rights, json_bytes
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "leases": ("lease",),
@@ -30,7 +33,7 @@ MOST_ROWS = 2_000
 """Rows of each group and order that are kept: the first of all keys. The others are counted."""
 MOST_TEXTS = 16
 """Texts that viewers look for at the same time; each is looked for in every key."""
-WANTED_FOR = 60.0
+ROWS_WANTED_FOR = 60.0
 """Seconds for which a text is looked for after its last viewer."""
 MOST_KEYS = 300_000
 """Keys that one sweep looks at."""
@@ -40,12 +43,12 @@ PAGE = 50
 """Rows on one page."""
 
 
-class Row:
+class SurveyRow:
     """An entry, when it was read, and what it is called where keys are not shown."""
 
     __slots__ = ("_searched", "entry", "id", "read_at", "short")
 
-    def __init__(self, entry: Entry, read_at: float) -> None:
+    def __init__(self, entry: KeyInfo, read_at: float) -> None:
         self.read_at = read_at
         self.short = cut(shorten(entry.key))
         self.id = id_of(entry.key)
@@ -71,7 +74,7 @@ class Row:
         return float("inf") if age is None else self.read_at - age
 
 
-def _searched(entry: Entry, short: str, *, keys: bool) -> str:
+def _searched(entry: KeyInfo, short: str, *, keys: bool) -> str:
     """What a search looks through."""
     holders = [entry.holder, entry.loading, *[each.holder for each in entry.permits]]
     return "\n".join([entry.key if keys else short, *filter(None, holders)]).casefold()
@@ -82,10 +85,10 @@ def id_of(key: str) -> str:
     return sha256(key.encode(errors="replace")).hexdigest()[:24]
 
 
-ORDERS: dict[str, tuple[Callable[[Row], Any], bool]] = {
-    "ends first": (Row.ends_at, False),
-    "ends last": (Row.ends_at, True),
-    "oldest": (Row.began_at, False),
+ORDERS: dict[str, tuple[Callable[[SurveyRow], Any], bool]] = {
+    "ends first": (SurveyRow.ends_at, False),
+    "ends last": (SurveyRow.ends_at, True),
+    "oldest": (SurveyRow.began_at, False),
     "key": (lambda row: row.short, False),
 }
 
@@ -103,11 +106,11 @@ class Rows:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self._kept: dict[tuple[str, str], list[Row]] = {}
+        self._kept: dict[tuple[str, str], list[SurveyRow]] = {}
         self._worst: dict[tuple[str, str], Any] = {}
         """Where there are enough: the place of the last one, behind which none is kept."""
 
-    def add(self, group: str, row: Row) -> None:
+    def add(self, group: str, row: SurveyRow) -> None:
         """One more."""
         self.counts[group] += 1
         for order, (key, reverse) in ORDERS.items():
@@ -119,7 +122,7 @@ class Rows:
             if len(kept) >= 2 * MOST_ROWS:
                 self._worst[group, order] = key(self.sorted(group, order)[-1])
 
-    def sorted(self, group: str, order: str) -> list[Row]:
+    def sorted(self, group: str, order: str) -> list[SurveyRow]:
         """The first ones in this order."""
         key, reverse = ORDERS[order]
         kept = self._kept.setdefault((group, order), [])
@@ -127,7 +130,7 @@ class Rows:
         del kept[MOST_ROWS:]
         return kept
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[SurveyRow]:
         return (row for kept in self._kept.values() for row in kept)
 
 
@@ -157,12 +160,12 @@ class Sweep:
         for entry in page.entries:
             self._add(entry, now)
 
-    def _add(self, entry: Entry, now: float) -> None:
+    def _add(self, entry: KeyInfo, now: float) -> None:
         name = hash(entry.key)
         if name in self._names:
             return
         self._names.add(name)
-        group, row = _GROUP_OF[entry.kind], Row(entry, now)
+        group, row = _GROUP_OF[entry.kind], SurveyRow(entry, now)
         self.counts[group] += 1
         self._rows.add(group, row)
         for search, rows in self.found.items():
@@ -179,7 +182,7 @@ class Sweep:
         return next((row.entry.key for row in rows if row.id == row_id), None)
 
 
-class View(NamedTuple):
+class SurveyView(NamedTuple):
     """Which rows a viewer wants."""
 
     group: str = "leases"
@@ -190,11 +193,11 @@ class View(NamedTuple):
     """Of the page."""
 
 
-def view_of(query: dict[str, str]) -> View:
+def view_of(query: dict[str, str]) -> SurveyView:
     """The view that a query string asks for; what makes no sense is as if it were not there."""
     group, order = query.get("group", ""), query.get("order", "")
     number = query.get("page", "")
-    return View(
+    return SurveyView(
         group if group in GROUPS else "leases",
         order if order in ORDERS else "ends first",
         query.get("text", "")[:200],
@@ -210,7 +213,7 @@ class Survey:
         self.current: Sweep | None = None
         self.cursor: str | None = None
         """Where the current sweep goes on; None: there is none."""
-        self.facts: list[ServerFacts] = []
+        self.facts: list[ServerInfo] = []
         self.facts_at: float | None = None
         self.facts_took = 0.0
         self.failure: str | None = None
@@ -260,7 +263,7 @@ class Survey:
         self.last, self.current, self.cursor = sweep, None, None
         return True
 
-    def read_facts(self, facts: list[ServerFacts], took: float, now: float) -> None:
+    def read_facts(self, facts: list[ServerInfo], took: float, now: float) -> None:
         """What the server said about itself."""
         self.facts, self.facts_took, self.facts_at = facts, took, now
 
@@ -281,7 +284,7 @@ class Survey:
         if search not in self._wanted and len(self._wanted) < MOST_TEXTS:
             self.look_again()
         if search in self._wanted or len(self._wanted) < MOST_TEXTS:
-            self._wanted[search] = now + WANTED_FOR
+            self._wanted[search] = now + ROWS_WANTED_FOR
 
     def find(self, row_id: str) -> str | None:
         """The key with this id, if it is among the rows of a sweep."""
@@ -298,12 +301,14 @@ def key_in(page: Page, row_id: str) -> str | None:
 # ---- one page of rows, as JSON has it
 
 
-def search_of(view: View, *, keys: bool) -> Search | None:
+def search_of(view: SurveyView, *, keys: bool) -> Search | None:
     """What a view looks for. None: it shows all."""
     return Search(view.text.casefold(), keys) if view.text else None
 
 
-def page_of(sweep: Sweep, view: View, now: float, *, keys: bool, release: bool) -> dict[str, Any]:
+def page_of(
+    sweep: Sweep, view: SurveyView, now: float, *, keys: bool, release: bool
+) -> dict[str, Any]:
     """The rows of a view. *keys*: whole keys and notes. *release*: what a release compares."""
     search = search_of(view, keys=keys)
     found = sweep.rows(search)
@@ -325,7 +330,7 @@ def page_of(sweep: Sweep, view: View, now: float, *, keys: bool, release: bool) 
     }  # fmt: skip
 
 
-def _facts(row: Row, now: float, *, keys: bool, release: bool) -> dict[str, Any]:
+def _facts(row: SurveyRow, now: float, *, keys: bool, release: bool) -> dict[str, Any]:
     entry, since = row.entry, now - row.read_at
     facts: dict[str, Any] = {
         "id": row.id, "key": entry.key if keys else row.short, "kind": entry.kind,
@@ -349,3 +354,150 @@ def _facts(row: Row, now: float, *, keys: bool, release: bool) -> dict[str, Any]
 
 def _left(remaining: float | None, since: float) -> float | None:
     return None if remaining is None else max(remaining - since, 0.0)
+
+
+_FACTS = (
+    "redis_version", "valkey_version", "server_name", "redis_mode", "os", "role",
+    "uptime_in_seconds", "connected_clients", "blocked_clients", "maxclients", "tracking_clients",
+    "used_memory", "used_memory_peak", "maxmemory", "maxmemory_policy", "evicted_keys",
+    "expired_keys", "instantaneous_ops_per_sec", "total_commands_processed", "keyspace_hits",
+    "keyspace_misses", "rejected_connections", "connected_slaves", "master_link_status",
+    "min_slaves_good_slaves", "aof_enabled", "rdb_last_bgsave_status", "rdb_last_save_time",
+    "loading", "cluster_enabled",
+)  # fmt: skip
+"""The fields of INFO that are shown: none of them has a key or a secret."""
+
+SAME_FOR = 0.2
+"""Seconds for which viewers who look at the same get the same state."""
+MOST_STATES = 64
+"""Different ones that are kept for that."""
+
+
+class Moment(NamedTuple):
+    """When a state is made."""
+
+    now: float
+    """By the monotonic clock."""
+    wall: float
+    """Seconds since the epoch."""
+
+
+def state_of(
+    survey: Survey,
+    process: ProcessState,
+    figures: dict[str, Any] | None,
+    view: SurveyView,
+    rights: Rights,
+    at: Moment,
+) -> dict[str, Any]:
+    """Everything that the page shows. *figures*: of this process; None: it does no work itself."""
+    return {
+        "at": at.wall,
+        "target": process.target, "namespace": process.namespace,
+        "may": {"release": rights.release, "keys": rights.keys},
+        "server": _server(survey, view, rights, at.now),
+        "process": None if figures is None else {**_process(process, rights), **figures},
+    }  # fmt: skip
+
+
+class SharedStates:
+    """States as JSON, made once for all viewers who look at the same at the same moment."""
+
+    def __init__(self, make: Callable[[SurveyView, Rights], dict[str, Any]]) -> None:
+        self._make = make
+        self._made: dict[tuple[SurveyView, Rights], tuple[float, bytes]] = {}
+
+    def of(self, view: SurveyView, rights: Rights, cookie: str | None, now: float) -> bytes:
+        """The state of a view, with the token of this viewer if it may release."""
+        token = json_bytes({"token": cookie if rights.release else None})
+        return token[:-1] + b"," + self._shared(view, rights, now)[1:]
+
+    def _shared(self, view: SurveyView, rights: Rights, now: float) -> bytes:
+        at, body = self._made.get((view, rights), (-math.inf, b""))
+        if now - at >= SAME_FOR:
+            body = json_bytes(self._make(view, rights))
+            if len(self._made) >= MOST_STATES:
+                self.forget()
+            self._made[view, rights] = now, body
+        return body
+
+    def forget(self) -> None:
+        """Something was changed: the next state is made anew."""
+        self._made.clear()
+
+
+# ---- the server
+
+
+def _server(survey: Survey, view: SurveyView, rights: Rights, now: float) -> dict[str, Any]:
+    sweep, search = survey.shown, search_of(view, keys=rights.keys)
+    if search is not None:
+        survey.want(search, now)
+    return {
+        "failure": survey.failure,
+        "failing": None if survey.failure is None else now - survey.failed_at,
+        "sweep": None if sweep is None else _sweep(survey, sweep, now),
+        "view": None if sweep is None else page_of(
+            sweep, view, now, keys=rights.keys, release=rights.release
+        ),
+        "nodes": [_node(each) for each in survey.facts],
+        "facts_took": survey.facts_took,
+    }  # fmt: skip
+
+
+def _sweep(survey: Survey, sweep: Sweep, now: float) -> dict[str, Any]:
+    return {
+        "age": now - (sweep.ended or now), "counts": sweep.counts, "looked": sweep.looked,
+        "complete": sweep.ended is not None, "cut": sweep.is_cut, "most": MOST_ROWS,
+        "took": None if sweep.ended is None else sweep.ended - sweep.began,
+        "unreachable": sorted(sweep.unreachable),
+        "reading": None if survey.current is None else survey.current.looked,
+    }  # fmt: skip
+
+
+def _node(facts: ServerInfo) -> dict[str, Any]:
+    shown = {name: facts.facts[name] for name in _FACTS if name in facts.facts}
+    return {"address": facts.address, "facts": shown}
+
+
+# ---- this process
+
+
+def _process(process: ProcessState, rights: Rights) -> dict[str, Any]:
+    return {
+        "holder": process.holder,
+        "held": [_held(each, rights) for each in process.held],
+        "held_count": process.held_count,
+        "waited_for": [_waited_for(each, rights) for each in process.waited_for],
+        "waiter_count": process.waiter_count,
+        "loading": [_named(key, rights) for key in process.loads],
+        "load_count": process.load_count,
+        "breakers": [_breaker(each) for each in process.breakers],
+    }
+
+
+def _held(held: HeldHere, rights: Rights) -> dict[str, Any]:
+    return {
+        "key": _named(held.key, rights), "name": held.name, "held": held.held,
+        "remaining": finite(held.remaining), "claim": held.is_claim, "renewed": held.is_renewed,
+    }  # fmt: skip
+
+
+def _waited_for(waited: WaitedFor, rights: Rights) -> dict[str, Any]:
+    return {
+        "key": _named(waited.key, rights), "count": waited.waiters, "holder": waited.holder,
+        "remaining": finite(waited.remaining),
+    }  # fmt: skip
+
+
+def _breaker(breaker: BreakerState) -> dict[str, Any]:
+    return {"state": breaker.state, "cause": breaker.cause, "out_for": breaker.out_for}
+
+
+def _named(key: str, rights: Rights) -> str:
+    return key if rights.keys else shorten(key)
+
+
+def finite(seconds: float | None) -> float | None:
+    """*seconds*; None: for ever, or not known."""
+    return None if seconds is None or math.isinf(seconds) else seconds

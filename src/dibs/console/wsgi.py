@@ -7,7 +7,7 @@ from http import HTTPStatus
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, cast
 
-from .._interface import RenewedLock, ServerFacts, inspector
+from .._interface import RenewedLock, ServerInfo, inspector
 from .._process import alive, process_state
 from .._wording import Facts, Place
 from ..errors import DibsError, UsageError
@@ -16,18 +16,21 @@ from .http import (
     LONGEST_BODY,
     RELEASE,
     WHY,
-    Request,
-    Response,
-    answered,
-    as_json,
+    AccessRule,
+    ConsoleRequest,
+    ConsoleResponse,
+    Rights,
+    asked,
+    checked_rules,
+    decided,
     explained,
+    json_response,
     released,
+    respond,
     wanted_release,
 )
-from .rights import Rights, Rule, asked, checked_rules, decided
-from .state import Moment, state_of
 from .statistics import Statistics, statistics_of
-from .survey import Survey, key_in, view_of
+from .survey import Moment, Survey, key_in, state_of, view_of
 
 if TYPE_CHECKING:
     from .. import Dibs
@@ -46,9 +49,9 @@ MOST_LOOKED = 20_000
 def console_wsgi(
     dibs: "Dibs",
     *,
-    allow: Rule,
-    allow_release: Rule | None = None,
-    allow_keys: Rule | None = None,
+    allow: AccessRule,
+    allow_release: AccessRule | None = None,
+    allow_keys: AccessRule | None = None,
 ) -> "WsgiConsole":
     """A WSGI application that shows what *dibs* and its server do.
 
@@ -64,9 +67,9 @@ class WsgiConsole:
     def __init__(
         self,
         dibs: Any,
-        allow: Rule,
-        allow_release: Rule | None,
-        allow_keys: Rule | None,
+        allow: AccessRule,
+        allow_release: AccessRule | None,
+        allow_keys: AccessRule | None,
         *,
         does_work: bool = True,
     ) -> None:
@@ -110,11 +113,11 @@ class WsgiConsole:
         body = b"" if request.method == "HEAD" else response.body
         return response.status, response.headers, body
 
-    def _answer(self, request: Request, environ: Environ) -> Response:
+    def _answer(self, request: ConsoleRequest, environ: Environ) -> ConsoleResponse:
         rights = self._rights(environ)
         if not rights.read:
             return FORBIDDEN
-        response = answered(request, is_live=False, new_token=secrets.token_hex(16))
+        response = respond(request, is_live=False, new_token=secrets.token_hex(16))
         if response is not None:
             return response
         if request.path == RELEASE:
@@ -122,7 +125,7 @@ class WsgiConsole:
         if request.path == WHY:
             return self._why(request, rights)
         self._reader.read_some()
-        return as_json(200, self._state(request, rights))
+        return json_response(200, self._state(request, rights))
 
     def _rights(self, environ: Environ) -> Rights:
         rules = self._rules
@@ -131,16 +134,16 @@ class WsgiConsole:
         release, keys = (decided(asked(rule, environ)) for rule in (rules.release, rules.keys))
         return Rights(True, release, keys)
 
-    def _state(self, request: Request, rights: Rights) -> dict[str, Any]:
+    def _state(self, request: ConsoleRequest, rights: Rights) -> dict[str, Any]:
         process = process_state(self._dibs)
         figures = None if self._statistics is None else self._statistics.facts()
         at, view = Moment(monotonic(), time()), view_of(request.fields)
         state = state_of(self.survey, process, figures, view, rights, at)
         return {**state, "token": request.cookie if rights.release else None}
 
-    def _release(self, rights: Rights, body: bytes) -> Response:
+    def _release(self, rights: Rights, body: bytes) -> ConsoleResponse:
         wanted = wanted_release(body, is_allowed=rights.release)
-        if isinstance(wanted, Response):
+        if isinstance(wanted, ConsoleResponse):
             return wanted
         try:
             key = self._reader.find(wanted.row_id)
@@ -148,16 +151,16 @@ class WsgiConsole:
                 return released("lost")
             return released(self._reader.release(key, wanted.seen))
         except DibsError as error:
-            return as_json(503, {"error": str(error)})
+            return json_response(503, {"error": str(error)})
 
-    def _why(self, request: Request, rights: Rights) -> Response:
+    def _why(self, request: ConsoleRequest, rights: Rights) -> ConsoleResponse:
         look, namespace = self._reader.inspector, process_state(self._dibs, 0).namespace
         try:
             key = self._reader.find(request.fields.get("id", ""))
             touched = None if key is None else look.idle(key)  # before it is read
             entry = None if key is None else look.entry(key)
         except DibsError as error:
-            return as_json(503, {"error": str(error)})
+            return json_response(503, {"error": str(error)})
         if key is None or entry is None:
             return explained(None, keys=rights.keys)
         facts = Facts(Place(namespace, key), entry, False, touched, alive(entry.holder))
@@ -194,7 +197,7 @@ class _Reader:
 
     def _read_facts(self, now: float) -> None:
         try:
-            facts: list[ServerFacts] = self.inspector.server()
+            facts: list[ServerInfo] = self.inspector.server()
         except UsageError:  # this user may not call INFO: keys can be read all the same
             facts = []
         self.survey.read_facts(facts, monotonic() - now, now)
@@ -218,7 +221,7 @@ class _Reader:
 # ---- WSGI
 
 
-def request_of(environ: Environ) -> Request:
+def request_of(environ: Environ) -> ConsoleRequest:
     """What the console reads of *environ*."""
     headers = {
         name[5:].replace("_", "-").lower(): value
@@ -227,7 +230,7 @@ def request_of(environ: Environ) -> Request:
     }
     headers["content-type"] = environ.get("CONTENT_TYPE", "")
     headers.setdefault("host", f"{environ['SERVER_NAME']}:{environ['SERVER_PORT']}")
-    return Request(
+    return ConsoleRequest(
         environ["REQUEST_METHOD"],
         _text(environ.get("PATH_INFO", "")),
         _text(environ.get("SCRIPT_NAME", "")).rstrip("/"),

@@ -11,13 +11,13 @@ from .._diagnostics import DEFAULT_BUDGET
 from ..errors import UsageError
 from .findings import exit_code, findings
 from .gather import gather
-from .report import Style, as_json, as_text
+from .report import ReportStyle, as_text, report_json
 
 DESCRIPTION = (
     "Examine a server for use with dibs, within 3 s. Each finding has a code, a reason and a fix. "
     "Nothing is written: commands are tried on a key that does not exist."
 )
-EXIT_CODES = (
+DOCTOR_EXIT_CODES = (
     "exit code: 0 no error or warning, 1 errors or warnings, 2 wrong usage, 3 nobody answered"
 )
 
@@ -25,7 +25,7 @@ EXIT_CODES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command to *parser*."""
     parser.description = DESCRIPTION
-    parser.epilog = EXIT_CODES
+    parser.epilog = DOCTOR_EXIT_CODES
     add = parser.add_argument
     add("--url", help="target, as for Dibs(…); default: DIBS_URL")
     add("--namespace", help="namespace of the application; default: DIBS_NAMESPACE, or none")
@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
         sys.stderr.write(f"dibs doctor: {error}\n")
         return 2
     found = findings(facts)
-    style = Style(_width(sys.stdout), colours=wants_colours(sys.stdout, environment))
-    _print(as_json(facts, found) if args.json else as_text(facts, found, style))
+    style = ReportStyle(_width(sys.stdout), colours=wants_colours(sys.stdout, environment))
+    _print(report_json(facts, found) if args.json else as_text(facts, found, style))
     return exit_code(facts, found)
 
 

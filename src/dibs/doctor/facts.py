@@ -1,7 +1,4 @@
-"""What `dibs doctor` has found out: plain data, without a judgement.
-
-What could not be asked is a fact as well: it is in `unknown`, with the reason.
-"""
+"""What the doctor knows about its target, and what it says about it."""
 
 import re
 from collections.abc import Mapping
@@ -10,8 +7,8 @@ from typing import Literal
 
 from .._diagnostics import DEFAULT_BUDGET, OLDEST, Engine
 
-Kind = Literal["server", "cluster", "sentinel", "embedded"]
-Verdict = Literal["allowed", "denied", "missing"]
+TargetKind = Literal["server", "cluster", "sentinel", "embedded"]
+CommandRight = Literal["allowed", "denied", "missing"]
 """Of a command: it works; this user may not run it; the server, or a proxy, does not know it."""
 
 UNREACHABLE = frozenset(
@@ -39,10 +36,10 @@ FIGURES = (
 
 
 @dataclass(frozen=True)
-class Asked:
+class Examination:
     """What was to be examined: the target, without its secrets, and the settings of the client."""
 
-    kind: Kind
+    kind: TargetKind
     address: str
     namespace: str = ""
     budget: float = DEFAULT_BUDGET
@@ -66,7 +63,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Failure:
+class ConnectionFailure:
     """Why a server could not be asked. `code` is that of the finding."""
 
     code: str
@@ -88,15 +85,15 @@ class ServerFacts:
     """One server. What is not known is None, or missing in a mapping."""
 
     address: str
-    failure: Failure | None = None
+    failure: ConnectionFailure | None = None
     protocol: int | None = None
     plain: bool = False
     """Connected without HELLO, CLIENT and COMMAND, on which the connection is closed."""
     info: Mapping[str, str] = field(default_factory=dict[str, str])
     config: Mapping[str, str] = field(default_factory=dict[str, str])
     engine: Engine = OLDEST
-    commands: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
-    keys: Verdict | None = None
+    commands: Mapping[str, CommandRight] = field(default_factory=dict[str, CommandRight])
+    keys: CommandRight | None = None
     """Whether this user may read and write keys of the namespace."""
     refusal: str | None = None
     """The code of an outage with which a harmless write is answered: `oom`, `misconf` …"""
@@ -148,7 +145,7 @@ class ServerFacts:
 
 
 @dataclass(frozen=True)
-class Node:
+class ClusterNode:
     """One node of a cluster, as another one sees it."""
 
     address: str
@@ -162,7 +159,7 @@ class ClusterFacts:
     """What the nodes of a cluster say about it."""
 
     info: Mapping[str, str] = field(default_factory=dict[str, str])
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[ClusterNode, ...] = ()
     covered: int | None = None
     """Slots that have a node."""
 
@@ -187,7 +184,7 @@ class SentinelFacts:
     """What one sentinel says about the service."""
 
     address: str
-    failure: Failure | None = None
+    failure: ConnectionFailure | None = None
     state: Mapping[str, str] = field(default_factory=dict[str, str])
     """Its reply to SENTINEL MASTER; empty: it does not know the service."""
     services: tuple[str, ...] = ()
@@ -217,10 +214,10 @@ class KeyFacts:
 
 
 @dataclass(frozen=True)
-class Facts:
+class TargetFacts:
     """Everything that is known when the time is over."""
 
-    asked: Asked
+    asked: Examination
     servers: tuple[ServerFacts, ...] = ()
     sentinels: tuple[SentinelFacts, ...] = ()
     clocks: Mapping[str, Clock] = field(default_factory=dict[str, Clock])
@@ -235,3 +232,40 @@ class Facts:
         """The servers that are asked for leases: primaries that answer."""
         there = [each for each in self.servers if each.is_answering]
         return tuple(each for each in there if each.info.get("role") != "slave")
+
+
+Severity = Literal["error", "warning", "note"]
+"""error: calls fail or are not guarded. warning: they may be, or something is lost. note."""
+ORDER: tuple[Severity, ...] = ("error", "warning", "note")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding. Its code is listed in docs/doctor.md."""
+
+    code: str
+    severity: Severity
+    seen: str
+    why: str
+    fix: str
+    commands: tuple[str, ...] = ()
+    """Server commands that are the fix, for redis-cli or valkey-cli."""
+    details: tuple[str, ...] = ()
+    """What was seen, item by item."""
+    where: tuple[str, ...] = ()
+    """The servers it concerns."""
+
+
+def amount(size: int) -> str:
+    """A number of bytes, for people."""
+    value, unit = float(size), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            break
+        value /= 1000
+    return f"{value:.3g} {unit}" if value < 1000 else f"{value:.0f} {unit}"
+
+
+def milliseconds_text(seconds: float) -> str:
+    """A duration, for people."""
+    return f"{seconds * 1000:.2g} ms" if seconds < 0.0995 else f"{seconds * 1000:.0f} ms"

@@ -3,30 +3,23 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from . import (
-    connecting_rules,
-    key_rules,
-    replication_rules,
-    rights_rules,
-    server_rules,
-    topology_rules,
-)
-from .facts import UNREACHABLE, Asked, Facts, ServerFacts
-from .finding import ORDER, Finding
+from .facts import ORDER, UNREACHABLE, Examination, Finding, ServerFacts, TargetFacts
+from .server_rules import KEY_RULES, RIGHTS_RULES, SERVER_RULES
+from .topology_rules import CONNECTING_RULES, REPLICATION_RULES, TOPOLOGY_RULES
 
-OfTarget = Callable[[Facts], Iterator[Finding]]
-OfServer = Callable[[ServerFacts, Asked], Iterator[Finding]]
+OfTarget = Callable[[TargetFacts], Iterator[Finding]]
+OfServer = Callable[[ServerFacts, Examination], Iterator[Finding]]
 
 OF_TARGET: tuple[OfTarget, ...] = (
-    *connecting_rules.RULES,
-    *topology_rules.RULES,
-    *key_rules.RULES,
+    *CONNECTING_RULES,
+    *TOPOLOGY_RULES,
+    *KEY_RULES,
 )
-OF_PRIMARY: tuple[OfServer, ...] = (*rights_rules.RULES, *server_rules.RULES)
-OF_SERVER: tuple[OfServer, ...] = replication_rules.RULES
+OF_PRIMARY: tuple[OfServer, ...] = (*RIGHTS_RULES, *SERVER_RULES)
+OF_SERVER: tuple[OfServer, ...] = REPLICATION_RULES
 
 
-def findings(facts: Facts) -> list[Finding]:
+def findings(facts: TargetFacts) -> list[Finding]:
     """What is wrong, the worst first. The same on several servers is one finding."""
     found = [finding for rule in OF_TARGET for finding in rule(facts)]
     for server in facts.servers:
@@ -35,7 +28,7 @@ def findings(facts: Facts) -> list[Finding]:
     return sorted(_merged(found), key=lambda each: ORDER.index(each.severity))
 
 
-def _of_server(server: ServerFacts, facts: Facts) -> Iterator[Finding]:
+def _of_server(server: ServerFacts, facts: TargetFacts) -> Iterator[Finding]:
     is_replica = server.info.get("role") == "slave"
     rules = OF_SERVER if is_replica else (*OF_SERVER, *OF_PRIMARY)
     for rule in rules:
@@ -51,7 +44,7 @@ def _merged(found: Iterable[Finding]) -> list[Finding]:
     return [replace(each, where=where) for each, where in merged.items()]
 
 
-def exit_code(facts: Facts, found: list[Finding]) -> int:
+def exit_code(facts: TargetFacts, found: list[Finding]) -> int:
     """0: no error and no warning. 1: there is one. 3: nothing could be reached."""
     failures = [each.failure for each in facts.servers]
     unreached = all(f is not None and f.code in UNREACHABLE for f in failures)

@@ -18,20 +18,32 @@ from .._diagnostics import (
     Embedded,
     SentinelService,
     Target,
-    address_of,
     checked_namespace,
     expand,
-    find,
+    parse_address,
+    parse_target,
     start_embedded,
 )
 from ..errors import DibsError
-from .cluster import SeedGatherer
-from .facts import PROBE, Asked, Facts, Failure, KeyFacts, Kind, ServerFacts
-from .scanning import KeyScanner
-from .sentinel import ClockGatherer, SentinelGatherer, primary_of
-from .server import ServerGatherer
+from .facts import (
+    PROBE,
+    ConnectionFailure,
+    Examination,
+    KeyFacts,
+    ServerFacts,
+    TargetFacts,
+    TargetKind,
+)
+from .server import (
+    ClockGatherer,
+    KeyScanner,
+    SeedGatherer,
+    SentinelGatherer,
+    ServerGatherer,
+    primary_of,
+)
 
-LIMIT = 2.2
+TIME_LIMIT = 2.2
 """Seconds for everything; a process has to start and to print as well."""
 _FIRST_LIMIT = 1.1
 """… for those that name the servers: sentinels, and the nodes of the URL."""
@@ -39,19 +51,19 @@ _MOST_NODES = 40
 _MOST_REPLICAS = 10
 
 
-def gather(url: str, *, namespace: str, budget: float) -> Facts:
+def gather(url: str, *, namespace: str, budget: float) -> TargetFacts:
     """The facts about a target.
 
     UsageError: the URL or the namespace cannot be used. Nothing else is raised.
     """
     since = monotonic()
     expand(checked_namespace(namespace), PROBE)
-    target = find(url, redis)
+    target = parse_target(url, redis)
     asked = _asked(target, namespace, budget)
-    workers = Workers(since + LIMIT)
+    workers = Workers(since + TIME_LIMIT)
     with _addressed(target) as found:
-        if isinstance(found, Failure):
-            facts = Facts(asked, (ServerFacts(asked.address, failure=found),))
+        if isinstance(found, ConnectionFailure):
+            facts = TargetFacts(asked, (ServerFacts(asked.address, failure=found),))
         elif isinstance(found, Cluster):
             facts = _of_cluster(found, asked, workers, since)
         elif isinstance(found, SentinelService):
@@ -61,14 +73,14 @@ def gather(url: str, *, namespace: str, budget: float) -> Facts:
     return replace(facts, seconds=monotonic() - since)
 
 
-def _asked(target: Target, namespace: str, budget: float) -> Asked:
-    kinds: dict[type, Kind] = {Cluster: "cluster", SentinelService: "sentinel"}
-    kind: Kind = kinds.get(type(target), "server")
+def _asked(target: Target, namespace: str, budget: float) -> Examination:
+    kinds: dict[type, TargetKind] = {Cluster: "cluster", SentinelService: "sentinel"}
+    kind: TargetKind = kinds.get(type(target), "server")
     if isinstance(target, Embedded):
-        return Asked("embedded", repr(target), namespace, budget)
+        return Examination("embedded", repr(target), namespace, budget)
     address = target if isinstance(target, Address) else target.template
     options = address.options
-    return Asked(
+    return Examination(
         kind,
         repr(target).rpartition("/")[0] if kind == "server" else repr(target),
         namespace,
@@ -81,7 +93,9 @@ def _asked(target: Target, namespace: str, budget: float) -> Asked:
 
 
 @contextmanager
-def _addressed(target: Target) -> Generator[Address | Cluster | SentinelService | Failure]:
+def _addressed(
+    target: Target,
+) -> Generator[Address | Cluster | SentinelService | ConnectionFailure]:
     """The target; an embedded server is started, or joined, for the length of the block."""
     if not isinstance(target, Embedded):
         yield target
@@ -89,10 +103,10 @@ def _addressed(target: Target) -> Generator[Address | Cluster | SentinelService 
     try:
         server = start_embedded(target.folder)
     except DibsError as error:
-        yield Failure("embedded", str(error))
+        yield ConnectionFailure("embedded", str(error))
         return
     try:
-        yield address_of(server.url, redis)
+        yield parse_address(server.url, redis)
     finally:
         server.close()
 
@@ -130,10 +144,10 @@ class Workers:
 
 def _of_servers(
     addresses: Iterable[tuple[Address, str | None]],
-    asked: Asked,
+    asked: Examination,
     workers: Workers,
     scanned: frozenset[str | None] = frozenset((None,)),
-) -> Facts:
+) -> TargetFacts:
     """The facts of these servers; keys are looked at on those that are named in *scanned*."""
     servers = [(ServerGatherer(each, asked, name), each, name) for each, name in addresses]
     scanners = [KeyScanner(each, asked) for _, each, name in servers if name in scanned]
@@ -141,7 +155,7 @@ def _of_servers(
         workers.start(gatherer.run)
     workers.wait()
     unknown = {each.unknown for each in scanners if each.unknown}
-    return Facts(
+    return TargetFacts(
         asked,
         tuple(gatherer.ended() for gatherer, _, _ in servers),
         keys=_merged([each.facts for each in scanners if each.unknown is None]),
@@ -165,7 +179,7 @@ def _merged(found: list[KeyFacts]) -> KeyFacts | None:
     )
 
 
-def _of_cluster(target: Cluster, asked: Asked, workers: Workers, since: float) -> Facts:
+def _of_cluster(target: Cluster, asked: Examination, workers: Workers, since: float) -> TargetFacts:
     seeds = [SeedGatherer(target.node(*where), *where) for where in target.seeds]
     for seed in seeds:
         workers.start(seed.run)
@@ -174,7 +188,7 @@ def _of_cluster(target: Cluster, asked: Asked, workers: Workers, since: float) -
     if cluster is None:
         workers.wait()  # for the reasons
         failed = [ServerFacts(seed.name, failure=seed.failure) for seed in seeds]
-        return Facts(asked, tuple(failed))
+        return TargetFacts(asked, tuple(failed))
     nodes = cluster.nodes[:_MOST_NODES]
     addresses = [(target.node(*_split(node.address)), node.address) for node in nodes]
     primaries = frozenset(node.address for node in nodes if node.role == "primary")
@@ -187,14 +201,16 @@ def _split(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _of_service(target: SentinelService, asked: Asked, workers: Workers, since: float) -> Facts:
+def _of_service(
+    target: SentinelService, asked: Examination, workers: Workers, since: float
+) -> TargetFacts:
     sentinels = [SentinelGatherer(each, target.name) for each in target.sentinels]
     for sentinel in sentinels:
         workers.start(sentinel.run)
     # Not only the first one: an old sentinel may still name the old primary.
     workers.wait(since + _FIRST_LIMIT, lambda: all(each.is_done for each in sentinels))
     primary = primary_of([each.facts for each in sentinels])
-    facts = Facts(asked)
+    facts = TargetFacts(asked)
     if primary is not None:
         host = target.forced_host or primary[0]
         options = {**target.template.options, "host": host, "port": primary[1]}

@@ -7,8 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from .._diagnostics import printable
-from .facts import Clock, Facts, ServerFacts
-from .finding import ORDER, Finding, Severity, milliseconds
+from .facts import ORDER, Clock, Finding, ServerFacts, Severity, TargetFacts, milliseconds_text
 from .findings import exit_code
 from .rights import ends_connections
 from .server_rules import percentile
@@ -17,7 +16,7 @@ _COLOURS: dict[Severity, str] = {"error": "31", "warning": "33", "note": "36"}
 _MARGIN = "  "
 
 
-class Style:
+class ReportStyle:
     """How wide lines are, and whether they have colours."""
 
     def __init__(self, width: int = 80, *, colours: bool = False) -> None:
@@ -43,7 +42,7 @@ class Style:
 # ---- text
 
 
-def as_text(facts: Facts, found: list[Finding], style: Style) -> str:
+def as_text(facts: TargetFacts, found: list[Finding], style: ReportStyle) -> str:
     """The whole report, without a newline at its end."""
     blocks = ["\n".join(_head(facts, style))]
     blocks += ["\n".join(_finding(each, style)) for each in found]
@@ -55,25 +54,25 @@ def as_text(facts: Facts, found: list[Finding], style: Style) -> str:
     return "\n\n".join(blocks)
 
 
-def _head(facts: Facts, style: Style) -> Iterator[str]:
+def _head(facts: TargetFacts, style: ReportStyle) -> Iterator[str]:
     asked = facts.asked
     namespace = f"namespace {asked.namespace!r}" if asked.namespace else "no namespace"
     where = asked.address if asked.kind in ("cluster", "sentinel") else _location(facts)
     title = style.wrapped(f"dibs doctor  {where}, {namespace}", "", " " * 13)
     yield title.replace("dibs doctor", style.paint("dibs doctor", "1"), 1)
-    rows = list(summary(facts).items())
+    rows = list(facts_summary(facts).items())
     if rows:
         yield ""
     for name, value in rows:
         yield style.wrapped(value, f"{_MARGIN}{name:<10}", " " * 12)
 
 
-def _location(facts: Facts) -> str:
+def _location(facts: TargetFacts) -> str:
     asked = facts.asked
     return f"{asked.address}, database {asked.database}" if asked.database else asked.address
 
 
-def summary(facts: Facts) -> dict[str, str]:
+def facts_summary(facts: TargetFacts) -> dict[str, str]:
     """What is good to know in any case, a line each."""
     rows: dict[str, str] = {}
     if facts.sentinels:
@@ -108,7 +107,7 @@ def _server_line(server: ServerFacts, *, alone: bool) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _cluster_line(facts: Facts) -> str:
+def _cluster_line(facts: TargetFacts) -> str:
     nodes = facts.cluster.nodes if facts.cluster else ()
     primaries = sum(node.role == "primary" for node in nodes)
     answering = [each for each in facts.servers if each.is_answering]
@@ -128,9 +127,9 @@ def _uses(server: ServerFacts) -> str:
 
 
 def _latency_line(timed: tuple[float, ...], budget: float) -> str:
-    p50, p95 = (milliseconds(percentile(timed, part)) for part in (0.5, 0.95))
-    worst = milliseconds(max(timed))
-    rest = f"{len(timed)} calls; the budget is {milliseconds(budget)}"
+    p50, p95 = (milliseconds_text(percentile(timed, part)) for part in (0.5, 0.95))
+    worst = milliseconds_text(max(timed))
+    rest = f"{len(timed)} calls; the budget is {milliseconds_text(budget)}"
     return f"{p50} (p50), {p95} (p95), {worst} (max) of {rest}"
 
 
@@ -141,7 +140,7 @@ def _clock_line(clock: Clock) -> str:
     return f"{abs(clock.ahead):.2f} s {side} the server's"
 
 
-def _keys_line(facts: Facts) -> str:
+def _keys_line(facts: TargetFacts) -> str:
     keys = facts.keys
     assert keys is not None
     total = "" if keys.total is None or keys.total <= keys.seen else f" of {keys.total}"
@@ -149,7 +148,7 @@ def _keys_line(facts: Facts) -> str:
     return f"{keys.seen}{total} looked at{under}"
 
 
-def _finding(finding: Finding, style: Style) -> Iterator[str]:
+def _finding(finding: Finding, style: ReportStyle) -> Iterator[str]:
     label = style.paint(f"{finding.severity.upper()} {finding.code}", _COLOURS[finding.severity])
     where = f"  on {_listed(finding.where)}" if finding.where else ""
     yield style.paint(label, "1") + where
@@ -168,7 +167,7 @@ def _listed(where: tuple[str, ...]) -> str:
     )
 
 
-def _unknown(facts: Facts) -> Iterator[str]:
+def _unknown(facts: TargetFacts) -> Iterator[str]:
     reasons: dict[str, set[str]] = {}
     known = [server.unknown for server in facts.servers]
     if any(server.is_answering for server in facts.servers):
@@ -180,7 +179,7 @@ def _unknown(facts: Facts) -> Iterator[str]:
         yield f"{', '.join(sorted(areas))}: {why}"
 
 
-def _end(facts: Facts, found: list[Finding], style: Style) -> Iterator[str]:
+def _end(facts: TargetFacts, found: list[Finding], style: ReportStyle) -> Iterator[str]:
     counts = [(sum(each.severity == name for each in found), name) for name in ORDER]
     parts = [f"{count} {name}{'s' if count > 1 else ''}" for count, name in counts if count]
     result = ", ".join(parts) or "No finding"
@@ -193,14 +192,14 @@ def _end(facts: Facts, found: list[Finding], style: Style) -> Iterator[str]:
 # ---- JSON
 
 
-def as_json(facts: Facts, found: list[Finding]) -> str:
+def report_json(facts: TargetFacts, found: list[Finding]) -> str:
     """The same for programs: one object, on one line."""
     report: dict[str, Any] = {
         "target": facts.asked.address,
         "namespace": facts.asked.namespace,
         "exit": exit_code(facts, found),
         "findings": [asdict(each) for each in found],
-        "summary": summary(facts),
+        "summary": facts_summary(facts),
         "servers": [_server(each) for each in facts.servers],
         "not_examined": list(_unknown(facts)),
         "probe_key": facts.asked.probe,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from .._diagnostics import Engine, ErrorReply, Reply, code_of_reply, pack
-from .facts import ServerFacts, Verdict
+from .facts import CommandRight, ServerFacts
 
 _NO_SCRIPT = "0" * 40
 _TRIES: dict[str, tuple[str | int, ...]] = {
@@ -38,14 +38,14 @@ _TRIES: dict[str, tuple[str | int, ...]] = {
     "zrangebyscore": ("zrangebyscore", "?", 1, 1),
     "pexpireat": ("pexpireat", "?", 1),
 }
-COMMANDS = tuple(_TRIES)
-PLAIN = ("set", "get", "del", "pttl", "pexpire", "exists")
+TRIED_COMMANDS = tuple(_TRIES)
+PLAIN_COMMANDS = ("set", "get", "del", "pttl", "pexpire", "exists")
 """Those that a proxy knows which closes the connection on others."""
 
 _PERMITS = ("eval", "time", "zadd", "zcard", "zrange", "zscore", "zrem", "zremrangebyscore")
 
 
-class Verb(NamedTuple):
+class VerbRights(NamedTuple):
     """What is offered to users under a name, and the commands it cannot do without."""
 
     name: str
@@ -56,18 +56,18 @@ class Verb(NamedTuple):
 
 _BY_SCRIPT = ("eval", "get", "del")
 VERBS = (
-    Verb("hold", ("set",), _BY_SCRIPT),
-    Verb("hold with renew", ("set",), (*_BY_SCRIPT, "pexpire")),
-    Verb("hold with fence", ("set", "eval", "get", "time"), _BY_SCRIPT),
-    Verb("hold with limit", (*_PERMITS, "pexpireat"), _BY_SCRIPT),
-    Verb("throttle", ("set", "eval", "get", "time"), _BY_SCRIPT),
-    Verb("leader", ("set", "eval", "get", "time"), (*_BY_SCRIPT, "pexpire")),
-    Verb("peek", ("get",), _BY_SCRIPT),
-    Verb("once, claim", ("set",), (*_BY_SCRIPT, "pexpire")),
-    Verb("cached", ("set", "eval", "get", "del", "pttl"), ("pexpire",)),
-    Verb("cached with tags", ("set", "eval", "get", "del", "pttl", "pexpire")),
-    Verb("invalidate", ("eval", "get", "del")),
-    Verb("scheduled", ("set", "eval", "get", "time"), (*_BY_SCRIPT, "pexpire")),
+    VerbRights("hold", ("set",), _BY_SCRIPT),
+    VerbRights("hold with renew", ("set",), (*_BY_SCRIPT, "pexpire")),
+    VerbRights("hold with fence", ("set", "eval", "get", "time"), _BY_SCRIPT),
+    VerbRights("hold with limit", (*_PERMITS, "pexpireat"), _BY_SCRIPT),
+    VerbRights("throttle", ("set", "eval", "get", "time"), _BY_SCRIPT),
+    VerbRights("leader", ("set", "eval", "get", "time"), (*_BY_SCRIPT, "pexpire")),
+    VerbRights("peek", ("get",), _BY_SCRIPT),
+    VerbRights("once, claim", ("set",), (*_BY_SCRIPT, "pexpire")),
+    VerbRights("cached", ("set", "eval", "get", "del", "pttl"), ("pexpire",)),
+    VerbRights("cached with tags", ("set", "eval", "get", "del", "pttl", "pexpire")),
+    VerbRights("invalidate", ("eval", "get", "del")),
+    VerbRights("scheduled", ("set", "eval", "get", "time"), (*_BY_SCRIPT, "pexpire")),
 )
 
 _LATE = "a request that was repeated may arrive late, after its answer"
@@ -96,7 +96,7 @@ def ends_connections(server: ServerFacts) -> bool:
     return all(server.commands.get(name) == "allowed" for name in _ENDING)
 
 
-def tries(probe: str, names: tuple[str, ...] = COMMANDS) -> bytes:
+def tries(probe: str, names: tuple[str, ...] = TRIED_COMMANDS) -> bytes:
     """The requests that try these commands on the key *probe*, in one write."""
     parts = [[probe if word == "?" else word for word in _TRIES[name]] for name in names]
     return b"".join([pack(*words) for words in parts])
@@ -105,7 +105,7 @@ def tries(probe: str, names: tuple[str, ...] = COMMANDS) -> bytes:
 _ALLOWED = ("MOVED", "ASK", "CROSSSLOT", "NOSCRIPT", "WRONGTYPE")
 
 
-def verdict(reply: Reply) -> Verdict | None:
+def verdict(reply: Reply) -> CommandRight | None:
     """What the reply to a try says about its command. None: the server could not say."""
     if not isinstance(reply, ErrorReply) or reply.code in _ALLOWED:
         return "allowed"
@@ -124,7 +124,7 @@ def about_keys(reply: Reply) -> bool:
     return " key" in str(reply) and " run " not in str(reply)
 
 
-def engine_in_use(known: Engine, commands: Mapping[str, Verdict]) -> Engine:
+def engine_in_use(known: Engine, commands: Mapping[str, CommandRight]) -> Engine:
     """What dibs uses on a server that says it is *known*, of what this user may run."""
     native = known.compare_delete
     refused = native != "LUA" and commands.get(native.lower()) not in (None, "allowed")
@@ -145,7 +145,7 @@ def lacks(server: ServerFacts) -> list[Lack]:
     return [each for each in found if each.commands]
 
 
-def _lacking(verb: Verb, server: ServerFacts) -> tuple[str, ...]:
+def _lacking(verb: VerbRights, server: ServerFacts) -> tuple[str, ...]:
     by_script = verb.by_script if server.engine.compare_delete == "LUA" else ()
     needed = dict.fromkeys((*verb.needs, *by_script))
     return tuple(name for name in needed if server.commands.get(name) in ("denied", "missing"))

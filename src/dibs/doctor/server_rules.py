@@ -1,18 +1,27 @@
-"""Rules about the settings and the state of one server."""
+"""Rules about one server: version, settings, rights and keys."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import ceil
 
 from .._diagnostics import MOST_APART_MS
-from .facts import Asked, ServerFacts
-from .finding import Finding, Severity, amount, milliseconds
+from .facts import (
+    CommandRight,
+    Examination,
+    Finding,
+    ServerFacts,
+    Severity,
+    TargetFacts,
+    amount,
+    milliseconds_text,
+)
+from .rights import ALL_THERE, Lack, lacks, reduced
 
 _OLDEST = {"Redis": (6, 2), "Valkey": (7, 2)}
 _TWO_HOLDERS = "a key that is gone early can be acquired again, so there may be two holders"
 
 
-def old_version(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+def old_version(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     """Older than what dibs is tested with."""
     product, version = server.product or "", server.version or ""
     oldest = _OLDEST.get(product)
@@ -27,7 +36,7 @@ def old_version(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
         )
 
 
-def by_script(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+def only_scripts(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     """The server has no single command for compare-and-delete."""
     natives = [server.commands.get(name) for name in ("delex", "delifeq")]
     if server.commands.get("command|info") == "allowed" and natives == ["missing", "missing"]:
@@ -40,7 +49,7 @@ def by_script(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
         )
 
 
-def resp2(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+def resp2(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     """No RESP3, so no notifications."""
     if server.protocol == 2 and not server.plain:
         yield Finding(
@@ -53,7 +62,7 @@ def resp2(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
         )
 
 
-def no_tracking(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+def no_tracking(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     """RESP3, and no notifications all the same."""
     if server.protocol == 3 and server.commands.get("client|tracking") == "missing":
         yield Finding(
@@ -66,7 +75,7 @@ def no_tracking(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
         )
 
 
-def proxy(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+def proxy(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     """Something between us and the server that knows few commands."""
     if server.plain:
         yield Finding(
@@ -82,7 +91,7 @@ def proxy(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
         )
 
 
-def eviction(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+def eviction(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     """A policy that drops keys when memory is short. Leases have a ttl: volatile-* drops them."""
     policy, limit = server.text("maxmemory-policy"), server.number("maxmemory")
     if policy is None or policy == "noeviction":
@@ -100,7 +109,7 @@ def eviction(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
     )
 
 
-def memory(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+def memory(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     """With noeviction a full server refuses every write."""
     limit, used = server.number("maxmemory"), server.number("used_memory")
     is_full = server.refusal == "oom"
@@ -121,7 +130,7 @@ def memory(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
     )
 
 
-def quota(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+def quota(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     """A managed service that still reads, and refuses to write or to run scripts."""
     if server.refusal == "quota":
         yield Finding(
@@ -133,7 +142,7 @@ def quota(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
         )
 
 
-def persistence(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+def persistence(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     """What a restart of the server forgets."""
     if server.info.get("aof_enabled") == "1" or server.info.get("role") == "slave":
         return
@@ -152,7 +161,7 @@ def persistence(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
     )
 
 
-def failing_persistence(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+def failing_persistence(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     """A server that cannot write its data refuses writes."""
     states = [server.info.get(name) for name in ("rdb_last_bgsave_status", "aof_last_write_status")]
     refuses = server.refusal == "misconf"
@@ -168,7 +177,7 @@ def failing_persistence(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
     )
 
 
-def clock(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+def clock(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     """The local clock against the server's. Leases do not depend on it; schedules do."""
     found = server.clock
     if found is None or abs(found.ahead) <= 1 + found.error:
@@ -189,7 +198,7 @@ def clock(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
     )
 
 
-def latency(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+def latency(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     """Calls that take as long as the budget allows."""
     if not server.latency:
         return
@@ -200,8 +209,8 @@ def latency(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
     yield Finding(
         "latency",
         "error" if p95 > asked.budget else "warning",
-        f"Calls take {milliseconds(p95)} (p95), at most {milliseconds(longest)};"
-        f" the budget is {milliseconds(asked.budget)}.",
+        f"Calls take {milliseconds_text(p95)} (p95), at most {milliseconds_text(longest)};"
+        f" the budget is {milliseconds_text(asked.budget)}.",
         "A call without an answer within half a budget is sent again; without one within the"
         " budget it is an outage.",
         "Run the application nearer to the server, or look for slow commands (SLOWLOG GET); or"
@@ -218,7 +227,7 @@ def percentile(values: tuple[float, ...], part: float) -> float:
 _SMALL_TABLE, _USUAL_TABLE = 10_000, 1_000_000
 
 
-def tracking_table(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+def tracking_table(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     """A server that tracks fewer keys than are waited for, or kept in memory."""
     limit, used = server.number("tracking-table-max-keys"), server.number("tracking_total_keys")
     if not limit or (limit >= _SMALL_TABLE and (used or 0) < 0.9 * limit):
@@ -235,7 +244,7 @@ def tracking_table(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
     )
 
 
-def clients(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+def clients(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     """Few connections are left."""
     limit, used = server.number("maxclients"), server.number("connected_clients")
     if not limit or not used or used < 0.8 * limit:
@@ -251,7 +260,7 @@ def clients(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
     )
 
 
-def idle_timeout(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+def idle_timeout(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     """The server closes connections that are idle."""
     limit = server.number("timeout")
     if limit:
@@ -265,7 +274,7 @@ def idle_timeout(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
         )
 
 
-def keepalive(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
+def keepalive(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     """The server does not notice clients that are gone."""
     if server.number("tcp-keepalive") == 0:
         yield Finding(
@@ -278,7 +287,201 @@ def keepalive(server: ServerFacts, asked: Asked) -> Iterator[Finding]:
         )
 
 
-RULES = (
-    old_version, by_script, resp2, no_tracking, proxy, eviction, memory, quota, persistence,
+SERVER_RULES = (
+    old_version, only_scripts, resp2, no_tracking, proxy, eviction, memory, quota, persistence,
     failing_persistence, clock, latency, tracking_table, clients, idle_timeout, keepalive,
+)  # fmt: skip
+
+
+_SAME_KEY = "Two programs may use the same key for different things: one is refused for no reason."
+
+
+def without_namespace(facts: TargetFacts) -> Iterator[Finding]:
+    """Of several clients of one database, one has no namespace."""
+    if facts.keys is None:
+        return
+    mine, others = facts.asked.namespace, facts.keys.namespaces - {facts.asked.namespace}
+    if mine == "" and others:
+        yield Finding(
+            "namespace-empty",
+            "warning",
+            f"There is no namespace, and this database has keys of {len(others)} namespaces of"
+            " dibs.",
+            _SAME_KEY,
+            "Give each application its own: Dibs(url, namespace='shop:'), here --namespace shop:",
+        )
+    elif mine and "" in others:
+        yield Finding(
+            "namespace-empty",
+            "warning",
+            "Another client of dibs uses this database without a namespace.",
+            _SAME_KEY,
+            "Give it a namespace of its own: Dibs(url, namespace='shop:').",
+        )
+
+
+def prefixes(facts: TargetFacts) -> Iterator[Finding]:
+    """A namespace that begins with another one."""
+    mine = facts.asked.namespace
+    if facts.keys is None or not mine:
+        return
+    others = [each for each in facts.keys.namespaces if each and each != mine]
+    near = sorted(each for each in others if each.startswith(mine) or mine.startswith(each))
+    if near:
+        yield Finding(
+            "namespace-prefix",
+            "warning",
+            f"The namespace {mine!r} and {near[0][:40]!r} begin alike"
+            + (f" (and {len(near) - 1} more)." if len(near) > 1 else "."),
+            f"{_SAME_KEY} An ACL pattern for the shorter one covers both.",
+            "Choose namespaces of which none is the beginning of another, and end each with a"
+            " separator: 'shop:' and 'shop2:', not 'shop' and 'shop2'.",
+        )
+
+
+def foreign_types(facts: TargetFacts) -> Iterator[Finding]:
+    """Keys of other types under the namespace."""
+    keys = facts.keys
+    if keys is None or not keys.foreign:
+        return
+    listed = ", ".join(f"{count} {name}" for name, count in sorted(keys.foreign.items()))
+    where = f"under {facts.asked.namespace!r}" if facts.asked.namespace else "in this database"
+    yield Finding(
+        "keys-foreign",
+        "warning" if facts.asked.namespace else "note",
+        f"Other programs have keys {where}: {listed}, of {keys.mine} that were looked at.",
+        "A call for a key of another type raises a UsageError; these programs may delete leases.",
+        "Choose a namespace that nobody else uses: Dibs(url, namespace=…), here --namespace.",
+    )
+
+
+KEY_RULES = (without_namespace, prefixes, foreign_types)
+
+
+_ALLOW = "Allow the commands; in a managed service, that is a setting of the user:"
+
+
+def denied_commands(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+    """Verbs that do not work because an ACL forbids a command."""
+    found = _of(lacks(server), server.commands, "denied")
+    if found:
+        names = sorted({name for lack in found for name in lack.commands})
+        yield Finding(
+            "acl-commands",
+            "error",
+            f"The user {_user(server, asked)} may not run what these need:",
+            "They raise a UsageError, or end as an outage.",
+            _ALLOW,
+            (_allow(server, asked, names),),
+            details=_by_verb(found),
+        )
+
+
+def missing_commands(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+    """Verbs that do not work because the server, or a proxy before it, lacks a command."""
+    found = _of(lacks(server), server.commands, "missing")
+    if found:
+        yield Finding(
+            "commands-missing",
+            "error",
+            "The server, or a proxy before it, does not know what these need:",
+            "They raise a UsageError, or end as an outage.",
+            "Connect to the server itself rather than through a proxy; remove `rename-command`"
+            " from its configuration; or use another service.",
+            details=_by_verb(found),
+        )
+
+
+def optional_commands(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+    """Commands that an ACL forbids, and without which everything is guarded, but less good."""
+    found = reduced(server)
+    if found:
+        yield Finding(
+            "acl-optional",
+            "note" if ALL_THERE.issuperset(found) else "warning",
+            f"The user {_user(server, asked)} may not run commands that dibs can do without:",
+            "Nothing fails without them. This is what it costs.",
+            _ALLOW,
+            (_allow(server, asked, sorted(found)),),
+            details=tuple(f"{name}: {cost}" for name, cost in found.items()),
+        )
+
+
+def late_copies(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+    """The server, or a proxy before it, cannot end a connection."""
+    if "missing" in (server.commands.get("client|kill"), server.commands.get("client|info")):
+        yield Finding(
+            "late-copies",
+            "note",
+            "The server, or a proxy before it, has no CLIENT KILL by ID, ADDR and LADDR.",
+            "Where a packet is late and a request is sent again on a second connection, the first"
+            " copy may arrive after its answer: an older value may replace one that was set since,"
+            " and a key may stay taken until its ttl ends.",
+            "Connect to Redis 6.2, Valkey, or a newer one, rather than through a proxy.",
+        )
+
+
+def denied_keys(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+    """The ACL has no pattern for the namespace."""
+    if server.keys == "denied":
+        what = f"begin with {asked.namespace!r}" if asked.namespace else "have no namespace"
+        pattern = re.sub(r"([*?\[\]\\^])", r"\\\1", asked.namespace) + "*"
+        yield Finding(
+            "acl-keys",
+            "error",
+            f"The user {_user(server, asked)} may not read or write keys that {what}.",
+            "Every call raises a UsageError.",
+            "Use the namespace that the user may use, Dibs(url, namespace=…), here --namespace; or"
+            " allow these keys:",
+            (f"ACL SETUSER {_user(server, asked)} {_quoted('~' + pattern)}",),
+        )
+
+
+def _quoted(word: str) -> str:
+    """A word as redis-cli and valkey-cli read it."""
+    if re.fullmatch(r"[!-~]+", word) and not set(word) & set("\"'\\"):
+        return word
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _of(
+    found: list[Lack], commands: Mapping[str, CommandRight], verdict: CommandRight
+) -> list[Lack]:
+    """The same, with only the commands of this verdict."""
+    some = [
+        Lack(verb, tuple(name for name in names if commands[name] == verdict))
+        for verb, names in found
+    ]
+    return [lack for lack in some if lack.commands]
+
+
+def _by_verb(found: list[Lack]) -> tuple[str, ...]:
+    return tuple(f"{lack.verb}: {', '.join(lack.commands)}" for lack in found)
+
+
+def _user(server: ServerFacts, asked: Examination) -> str:
+    return server.user or asked.user or "default"
+
+
+def _allow(server: ServerFacts, asked: Examination, names: list[str]) -> str:
+    return " ".join(["ACL SETUSER", _user(server, asked), *[f"+{name}" for name in names]])
+
+
+def any_password(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+    """The URL has a password, and the server does not compare it."""
+    if server.takes_any_password:
+        yield Finding(
+            "auth-unset",
+            "warning",
+            f"The URL has a password, and {server.address} has none.",
+            "Whoever reaches the server can read and delete every key, without a password. Over"
+            " RESP2, dibs raises a UsageError at the first call.",
+            "Set the password on the server, also in the configuration file; or remove it from the"
+            " URL:",
+            ("CONFIG SET requirepass PASSWORD",),
+        )
+
+
+RIGHTS_RULES = (
+    denied_commands, missing_commands, optional_commands, late_copies, denied_keys, any_password,
 )  # fmt: skip

@@ -1,16 +1,26 @@
-"""Rules about clusters and Sentinel services."""
+"""Rules about reaching servers: connections, replicas, Sentinel and clusters."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
 
-from .cluster import SLOTS
-from .facts import Facts, Failure, Node, SentinelFacts
-from .finding import Finding
+from .facts import (
+    ClusterNode,
+    ConnectionFailure,
+    Examination,
+    Finding,
+    SentinelFacts,
+    ServerFacts,
+    Severity,
+    TargetFacts,
+)
+from .server import SLOTS
 
 _FAILOVER = "There would be no failover: the outage lasts until the primary is back."
 
 
-def cluster_target(facts: Facts) -> Iterator[Finding]:
+def cluster_target(facts: TargetFacts) -> Iterator[Finding]:
     """A node of a cluster, used as if it were a single server."""
     for server in facts.servers:
         if facts.asked.kind == "server" and server.info.get("cluster_enabled") == "1":
@@ -23,7 +33,7 @@ def cluster_target(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def cluster_state(facts: Facts) -> Iterator[Finding]:
+def cluster_state(facts: TargetFacts) -> Iterator[Finding]:
     """The cluster says itself that it does not serve requests."""
     if facts.cluster is not None and facts.cluster.info.get("cluster_state") == "fail":
         yield Finding(
@@ -38,7 +48,7 @@ def cluster_state(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def cluster_slots(facts: Facts) -> Iterator[Finding]:
+def cluster_slots(facts: TargetFacts) -> Iterator[Finding]:
     """Slots without a node."""
     cluster = facts.cluster
     if cluster is None or cluster.covered is None or cluster.covered >= SLOTS:
@@ -52,7 +62,7 @@ def cluster_slots(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def cluster_nodes(facts: Facts) -> Iterator[Finding]:
+def cluster_nodes(facts: TargetFacts) -> Iterator[Finding]:
     """Nodes that are lost: the others say so, or they do not answer us."""
     if facts.cluster is None:
         return
@@ -76,13 +86,13 @@ def cluster_nodes(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _lost_node(node: Node, failure: Failure | None) -> str:
+def _lost_node(node: ClusterNode, failure: ConnectionFailure | None) -> str:
     what = f"primary of {node.slots} slots" if node.role == "primary" else "replica"
     why = f"{failure.code}, {failure.detail}".rstrip(", ") if failure else "the others say so"
     return f"{node.address}, {what}: {why}"
 
 
-def sentinel_target(facts: Facts) -> Iterator[Finding]:
+def sentinel_target(facts: TargetFacts) -> Iterator[Finding]:
     """A sentinel, used as if it were the server that it watches."""
     for server in facts.servers:
         if server.is_sentinel:
@@ -101,7 +111,7 @@ def sentinel_target(facts: Facts) -> Iterator[Finding]:
 _FIRST_SERVICE = re.compile(r"name=([^,]+)")
 
 
-def lost_sentinels(facts: Facts) -> Iterator[Finding]:
+def lost_sentinels(facts: TargetFacts) -> Iterator[Finding]:
     """Sentinels of the URL that do not answer."""
     lost = [each for each in facts.sentinels if each.is_lost]
     if lost:
@@ -116,7 +126,7 @@ def lost_sentinels(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def refusing_sentinels(facts: Facts) -> Iterator[Finding]:
+def refusing_sentinels(facts: TargetFacts) -> Iterator[Finding]:
     """Servers of the URL that answer, but not as sentinels, or not to us."""
     failed = [each for each in facts.sentinels if each.failure is not None]
     refusing = [each for each in failed if not each.is_lost]
@@ -138,7 +148,7 @@ def _why(sentinel: SentinelFacts) -> str:
     return f"{failure.code}: {failure.detail}".removesuffix(": ") if failure else ""
 
 
-def unknown_service(facts: Facts) -> Iterator[Finding]:
+def unknown_service(facts: TargetFacts) -> Iterator[Finding]:
     """Sentinels that do not know the service of the URL."""
     answering = [each for each in facts.sentinels if each.failure is None]
     without = [each for each in answering if not each.state]
@@ -157,7 +167,7 @@ def unknown_service(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def few_sentinels(facts: Facts) -> Iterator[Finding]:
+def few_sentinels(facts: TargetFacts) -> Iterator[Finding]:
     """Too few to agree on a failover when one is lost."""
     counts = [int(each.state.get("num-other-sentinels") or 0) + 1 for each in _knowing(facts)]
     if counts and max(counts) < 3:
@@ -178,7 +188,7 @@ def few_sentinels(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def no_quorum(facts: Facts) -> Iterator[Finding]:
+def no_quorum(facts: TargetFacts) -> Iterator[Finding]:
     """Sentinels that say that they could not begin a failover."""
     reasons = sorted({each.quorum for each in _knowing(facts) if each.quorum})
     if not reasons:
@@ -201,7 +211,7 @@ _START_SENTINELS = (
 )
 
 
-def primary_down(facts: Facts) -> Iterator[Finding]:
+def primary_down(facts: TargetFacts) -> Iterator[Finding]:
     """The sentinels hold the primary to be down."""
     for state in [each.state for each in _knowing(facts)]:
         if "_down" in state.get("flags", ""):
@@ -215,7 +225,7 @@ def primary_down(facts: Facts) -> Iterator[Finding]:
             return
 
 
-def no_replica(facts: Facts) -> Iterator[Finding]:
+def no_replica(facts: TargetFacts) -> Iterator[Finding]:
     """A service without a replica that could be promoted, or with some that are dead."""
     counts = [int(each.state.get("num-slaves") or 0) for each in _knowing(facts)]
     if not counts:
@@ -258,7 +268,7 @@ _START_REPLICAS = (
 _MOST_APART = 1.0
 
 
-def replica_clocks(facts: Facts) -> Iterator[Finding]:
+def replica_clocks(facts: TargetFacts) -> Iterator[Finding]:
     """A replica whose clock is not that of the primary: it is the clock after a failover."""
     primary = next((each.clock for each in facts.servers if each.clock is not None), None)
     if primary is None:
@@ -278,12 +288,365 @@ def replica_clocks(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _knowing(facts: Facts) -> list[SentinelFacts]:
+def _knowing(facts: TargetFacts) -> list[SentinelFacts]:
     return [each for each in facts.sentinels if each.state]
 
 
-RULES = (
+TOPOLOGY_RULES = (
     cluster_target, cluster_state, cluster_slots, cluster_nodes, sentinel_target, lost_sentinels,
     refusing_sentinels, unknown_service, few_sentinels, no_quorum, primary_down, no_replica,
     replica_clocks,
 )  # fmt: skip
+
+
+_LAG, _BEHIND = 2, 1_000_000
+"""Seconds since a replica reported, and bytes it has not got, from which on it lags."""
+
+
+class ReplicaLink(NamedTuple):
+    """A replica, as its primary sees it."""
+
+    address: str
+    state: str
+    lag: int
+    behind: int
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it has nearly all that its primary has."""
+        return self.state == "online" and self.lag <= _LAG and self.behind <= _BEHIND
+
+
+def replicas_of(server: ServerFacts) -> list[ReplicaLink]:
+    """The replicas in `INFO replication`: `slave0:ip=…,port=…,state=online,offset=…,lag=1`."""
+    end = server.number("master_repl_offset") or 0
+    lines = [value for name, value in server.info.items() if re.fullmatch(r"slave\d+", name)]
+    return [_replica(dict(re.findall(r"(\w+)=([^,]*)", line)), end) for line in lines]
+
+
+def _replica(known: dict[str, str], end: int) -> ReplicaLink:
+    offset, lag = (int(known.get(name) or 0) for name in ("offset", "lag"))
+    address = f"{known.get('ip')}:{known.get('port')}"
+    return ReplicaLink(address, known.get("state", ""), lag, max(end - offset, 0))
+
+
+def replica_target(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+    """The target is a replica, which refuses writes."""
+    if server.info.get("role") != "slave" and server.refusal not in ("readonly", "masterdown"):
+        return
+    if asked.kind == "cluster":
+        return  # a node of its own right
+    primary = ":".join(filter(None, [server.text("master_host"), server.text("master_port")]))
+    yield Finding(
+        "replica",
+        "error",
+        f"{server.address} is a replica" + (f" of {primary}." if primary else "."),
+        "It refuses writes (READONLY), so no lease can be acquired: that is an outage.",
+        f"Use the primary: {asked.server_url(primary or 'HOST:PORT')}; or redis+sentinel://…,"
+        " which finds it."
+        " To make this server the primary:",
+        ("REPLICAOF NO ONE",),
+    )
+
+
+def lagging(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+    """Replicas that lack what their primary has."""
+    late = [each for each in replicas_of(server) if not each.is_good]
+    if late:
+        yield Finding(
+            "replica-lag",
+            "warning",
+            f"{len(late)} of {len(replicas_of(server))} replicas lag behind:",
+            "After a failover, leases that were not replicated are granted again.",
+            "Look at the load, the network and the log of the replicas (`master_link_status` in"
+            " `INFO replication`).",
+            ("INFO replication",),
+            details=tuple(
+                f"{each.address}: {each.state}, reported {each.lag} s ago,"
+                f" {each.behind} bytes behind"
+                for each in late
+            ),
+        )
+
+
+def too_few(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+    """Fewer replicas than the server needs to accept writes."""
+    wanted = server.number("min-replicas-to-write") or 0
+    good = server.number("min_slaves_good_slaves")
+    if good is None:
+        good = sum(each.state == "online" for each in replicas_of(server))
+    if server.refusal == "noreplicas" or (wanted > good and server.info.get("role") == "master"):
+        yield Finding(
+            "no-replicas",
+            "error",
+            f"The server needs {wanted or 'more'} replicas to accept writes, and has {good}.",
+            "It refuses writes (NOREPLICAS), so no lease can be acquired: that is an outage.",
+            "Start the replicas; or lower the number, also in the configuration file:",
+            (f"CONFIG SET min-replicas-to-write {good}",),
+        )
+
+
+def unconfirmed(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+    """A primary that goes on alone when it is cut off from its replicas."""
+    replicas = replicas_of(server)
+    if not replicas or server.number("min-replicas-to-write") != 0:
+        return
+    yield Finding(
+        "min-replicas",
+        "warning" if len(replicas) > 1 else "note",
+        f"min-replicas-to-write is 0, with {len(replicas)} replicas.",
+        "A primary that has lost its replicas goes on to grant leases that no replica will know;"
+        " after the failover there may be two holders.",
+        "Let it refuse writes then, also in the configuration file; with at least two replicas,"
+        " or the loss of one is an outage:",
+        ("CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-max-lag 2"),
+    )
+
+
+REPLICATION_RULES = (replica_target, lagging, too_few, unconfirmed)
+
+
+class _Case(NamedTuple):
+    """What a failure is called, and what to do. `{address}` and others are filled in.
+
+    See `_filling` for the URLs: of the same kind as that which was asked, with its TLS.
+    """
+
+    seen: str
+    why: str
+    fix: str
+    commands: tuple[str, ...] = ()
+    severity: Severity = "error"
+
+
+_OUTAGE = "For dibs this is an outage: callers proceed unguarded, or get Unavailable."
+_USAGE = "dibs raises a UsageError at the first call."
+CASES: dict[str, _Case] = {
+    "dns": _Case(
+        "The host name '{host}' cannot be resolved.",
+        _OUTAGE,
+        "Correct the host name in the URL, or use an IP address.",
+    ),
+    "refused": _Case(
+        "Nobody listens at {address}: the connection was refused.",
+        _OUTAGE,
+        "Start the server, or correct host and port in the URL. A server that listens only on"
+        " 127.0.0.1 needs `bind` in its configuration.",
+    ),
+    "socket": _Case(
+        "The Unix socket {address} cannot be used.",
+        _OUTAGE,
+        "Start the server with `unixsocket {address}` in its configuration, or correct the path in"
+        " the URL. If permission is denied: `unixsocketperm 770`, and the user of this program in"
+        " the group of the server.",
+    ),
+    "unreachable": _Case(
+        "No TCP connection to {address}.",
+        _OUTAGE,
+        "Correct host and port in the URL, or open the port in the firewall or security group.",
+    ),
+    "silent": _Case(
+        "{address} accepts connections and does not answer.",
+        _OUTAGE,
+        "The server hangs (stopped, swapping, or in a slow command), or a load balancer has no"
+        " server behind it. Look at the server's process and log; restart it.",
+    ),
+    "closed": _Case(
+        "{address} closes the connection.",
+        _OUTAGE,
+        "Is it a Redis or Valkey server? Look at its log. If `protected-mode` is on, it needs a"
+        " password or a `bind` address; a proxy may have no server behind it.",
+    ),
+    "not-redis": _Case(
+        "{address} answers, but not as a Redis or Valkey server does.",
+        _OUTAGE,
+        "Correct the port in the URL: another service listens there.",
+    ),
+    "proxy-backend": _Case(
+        "The proxy at {address} cannot reach its server.",
+        _OUTAGE,
+        "Start the server behind the proxy, or correct its address in the proxy's configuration.",
+    ),
+    "embedded": _Case(
+        "The embedded server could not be started.",
+        "The first call raises Unavailable or UsageError, whatever the policy.",
+        "Install it with `pip install 'dibs[embedded]'`, or put a valkey-server on the PATH.",
+    ),
+    "tls-expired": _Case(
+        "The certificate of {address} has expired, or is not valid yet.",
+        _USAGE,
+        "Renew the certificate of the server; check that the clock of this machine is right.",
+    ),
+    "tls-host": _Case(
+        "The certificate of {address} is for another host name.",
+        _USAGE,
+        "Use the name that the certificate was made for in the URL{names}, or have one made for"
+        " {host}.",
+    ),
+    "tls-ca": _Case(
+        "The certificate of {address} is not trusted.",
+        _USAGE,
+        "Name the file of its CA in the URL: {option}ssl_ca_certs=/path/to/ca.pem",
+    ),
+    "tls-client": _Case(
+        "{address} does not accept our certificate, or misses one.",
+        _USAGE,
+        "Pass the one it knows: {option}ssl_certfile=/path/to.pem&ssl_keyfile=/path/to.key",
+    ),
+    "tls-file": _Case(
+        "A file that the URL names for TLS is missing or cannot be read.",
+        _USAGE,
+        "Correct ssl_ca_certs, ssl_certfile and ssl_keyfile in the URL.",
+    ),
+    "tls-plain": _Case(
+        "The URL asks for TLS, and {address} does not speak it.",
+        "For dibs this is an outage (no connection was opened), or a UsageError at the first call.",
+        "Use {plain} (without TLS), or the port on which the server speaks TLS.",
+    ),
+    "tls-required": _Case(
+        "{address} speaks TLS only, and the URL asks for none.",
+        _OUTAGE,
+        "Use {secure}, or the port on which the server speaks without TLS.",
+    ),
+    "tls-failed": _Case(
+        "The TLS handshake with {address} failed.",
+        "dibs raises a UsageError at the first call, or this is an outage.",
+        "Compare the TLS versions and ciphers of both sides: tls-protocols, tls-ciphers and"
+        " tls-ciphersuites on the server, ssl_ciphers in the URL; the reason is above.",
+    ),
+    "auth-missing": _Case(
+        "{address} asks for a password.",
+        _USAGE,
+        "Put it into the URL: {scheme}://:PASSWORD@{place}, with a user {scheme}://USER:PASSWORD@…;"
+        " percent-encode special characters.",
+    ),
+    "auth-wrong": _Case(
+        "{address} refuses the password, or does not know the user {user}.",
+        _USAGE,
+        "Correct user and password in the URL (percent-encode special characters), or set the"
+        " password on the server, as an administrator:",
+        ("ACL SETUSER {user} on >PASSWORD",),
+    ),
+    "auth-unset": _Case(
+        "The URL has a password, and {address} has none.",
+        _USAGE,
+        "Remove the password from the URL, or set it on the server.",
+    ),
+    "acl-connect": _Case(
+        "The user {user} may not run a command that the URL asks for.",
+        _USAGE,
+        "Remove the database number or client_name from the URL, or allow the commands:",
+        ("ACL SETUSER {user} +select +client|setname",),
+    ),
+    "acl-cluster": _Case(
+        "The user {user} may not ask {address} for the slots of the cluster.",
+        "dibs cannot find the node of a key.",
+        "Allow the command on every node:",
+        ("ACL SETUSER {user} +cluster|slots",),
+    ),
+    "database": _Case(
+        "{address} does not have database {database}.",
+        _USAGE,
+        "Use a smaller number in the URL, or raise `databases` in the server's configuration.",
+    ),
+    "cluster-database": _Case(
+        "The URL names database {database}, and {address} is a node of a cluster.",
+        "A cluster has a single database.",
+        "Use {cluster}, without a number.",
+    ),
+    "cluster-disabled": _Case(
+        "The URL asks for a cluster, and {address} is a single server.",
+        "dibs does not find out which node has a key.",
+        "Use {server}.",
+    ),
+    "max-clients": _Case(
+        "{address} has reached its maximum number of clients.",
+        _OUTAGE,
+        "Close connections, or raise the limit:",
+        ("CONFIG SET maxclients 10000",),
+    ),
+    "loading": _Case(
+        "{address} is loading its data.",
+        "Until it is done, this is an outage.",
+        "Wait; `INFO persistence` says how long (loading_eta_seconds).",
+        ("INFO persistence",),
+    ),
+    "busy": _Case(
+        "{address} is busy running a script.",
+        "Until it ends, this is an outage.",
+        "End the script (a function: FUNCTION KILL). One that has written can only be ended with"
+        " SHUTDOWN NOSAVE.",
+        ("SCRIPT KILL",),
+    ),
+    "quota": _Case(
+        "{address} answers that a quota of the service is exhausted.",
+        _OUTAGE,
+        "Raise the quota of the managed service.",
+    ),
+    "settings": _Case(
+        "The settings do not allow a connection to {address}.",
+        _USAGE,
+        "Correct the URL; the reason is above.",
+    ),
+}
+
+
+def failed_servers(facts: TargetFacts) -> Iterator[Finding]:
+    """Servers that could not be asked. In a cluster, another rule tells which nodes are lost."""
+    failed = [each for each in facts.servers if each.failure and facts.cluster is None]
+    for code in dict.fromkeys(each.failure.code for each in failed if each.failure):
+        alike = [each for each in failed if each.failure and each.failure.code == code]
+        first, rest = alike[0], len(alike) - 1
+        name = f"{first.address} (and {rest} more)" if rest else first.address
+        assert first.failure is not None
+        yield of_failure(first.failure, replace(first, address=name), facts.asked)
+
+
+def of_failure(failure: ConnectionFailure, server: ServerFacts, asked: Examination) -> Finding:
+    """The finding for a failure of *server*."""
+    case = CASES.get(failure.code, CASES["closed"])
+    fill = _filling(server, asked, failure.names)
+    detail = failure.detail.strip().rstrip(".")
+    seen = f"{fill(case.seen).rstrip('.')} ({detail})." if detail else fill(case.seen)
+    commands = tuple(fill(command) for command in case.commands)
+    return Finding(failure.code, case.severity, seen, fill(case.why), fill(case.fix), commands)
+
+
+def _filling(
+    server: ServerFacts, asked: Examination, names: tuple[str, ...]
+) -> Callable[[str], str]:
+    values = {
+        **_urls(server.address, asked),
+        "{address}": server.address,
+        "{host}": server.address.rpartition(":")[0].strip("[]"),
+        "{user}": server.user or asked.user or "default",
+        "{database}": str(asked.database),
+        "{names}": f" ({', '.join(names)})" if names else "",
+    }
+
+    def fill(text: str) -> str:
+        for name, value in values.items():
+            text = text.replace(name, value)
+        return text
+
+    return fill
+
+
+def _urls(address: str, asked: Examination) -> dict[str, str]:
+    """What a fix writes in place of the URL that was asked."""
+    found = {
+        "{server}": asked.server_url(address), "{cluster}": asked.cluster_url(address),
+        "{scheme}": "rediss" if asked.tls else "redis", "{place}": address,
+        "{plain}": f"redis://{address}", "{secure}": f"rediss://{address}",
+        "{option}": "rediss://…?",
+    }  # fmt: skip
+    if asked.kind in ("cluster", "sentinel"):
+        scheme = f"redis+{asked.kind}"
+        found |= {
+            "{scheme}": scheme, "{place}": "…", "{plain}": f"{scheme}://… without ssl=true",
+            "{secure}": f"{scheme}://…?ssl=true", "{option}": f"{scheme}://…?ssl=true&",
+        }  # fmt: skip
+    return found
+
+
+CONNECTING_RULES = (failed_servers,)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._http.bodies import PIECE
 from .._http.policy import Policy
-from .._http.problems import refusal, replay
+from .._http.problems import refusal_response, replay
 from .._http.responses import Recording, Response
 from .._http.submission import InvalidRequest, Submission
 from .._interface import ClaimRequest, How, NotOurs, Replay, opening, remaining
@@ -23,7 +23,7 @@ _log = logging.getLogger("dibs")
 _GUARDED = "dibs.guarded"
 
 
-def request_of(submission: Submission, name: str) -> ClaimRequest:
+def claim_request_of(submission: Submission, name: str) -> ClaimRequest:
     """What is claimed for *submission*. *name*: the template of the route, for events."""
     key, payload, _, policy, _, is_login_unknown = submission
     if is_login_unknown:
@@ -101,11 +101,11 @@ def left_of(submission: Submission, since: float) -> float:
     return since + submission.policy.claim_options.wait - time.monotonic()
 
 
-def answered(policy: Policy, submission: Submission, answer: Any) -> Response:
+def table_response(policy: Policy, submission: Submission, answer: Any) -> Response:
     """The response to a duplicate that the table has answered."""
     if isinstance(answer, Replay):
         return replay(policy, answer.value, submission.accept_encoding)
-    return refusal(submission.policy, answer.error, by_client=submission.by_client)
+    return refusal_response(submission.policy, answer.error, by_client=submission.by_client)
 
 
 def run_within(
@@ -126,7 +126,7 @@ def run_within(
     wait = left_of(submission, since)
     work = within.begin(claim, records, view, args, kwargs, wait)
     if isinstance(work, NotOurs):
-        answer = answered(submission.policy, submission, records.answer(work))
+        answer = table_response(submission.policy, submission, records.answer(work))
         claim.end("returned")
         return answer
     try:

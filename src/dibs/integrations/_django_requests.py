@@ -13,14 +13,13 @@ from django.http import RawPostDataException
 from django.utils.module_loading import import_string
 
 from .._http.bodies import Field, LongBody, declared_length, form_fields
-from .._http.options import GuardOptions
-from .._http.policy import Policy
+from .._http.policy import GuardOptions, Policy
 from .._http.submission import (
     INCOMPLETE,
-    Facts,
-    Identity,
     InvalidRequest,
+    RequestFacts,
     Submission,
+    Submitter,
     identify,
     split_key_lines,
     submission_of,
@@ -48,7 +47,7 @@ def is_unguarded(policy: Policy, request: Any) -> bool:
 
 
 def submission_for(
-    policy: Policy, name: str, request: Any, identity: Identity
+    policy: Policy, name: str, request: Any, identity: Submitter
 ) -> Submission | InvalidRequest:
     """What *request* submits, or what is wrong with it."""
     keys = [request.headers[policy.header]] if policy.header in request.headers else []
@@ -86,11 +85,11 @@ def imported(path: str) -> Callable[..., Any]:
     return import_string(path)
 
 
-def _facts(policy: Policy, request: Any, name: str, options: GuardOptions[Any]) -> Facts:
+def _facts(policy: Policy, request: Any, name: str, options: GuardOptions[Any]) -> RequestFacts:
     """All facts but the body, the headers, and the identity."""
     match = request.resolver_match  # None in a middleware, which runs before it is set
     fields = match.kwargs if match else policy.path_fields(request.path_info)
-    return Facts(
+    return RequestFacts(
         method=str(request.method),
         route=name,
         path=request.path_info,
@@ -108,7 +107,7 @@ def _facts(policy: Policy, request: Any, name: str, options: GuardOptions[Any]) 
 
 
 class _Body(NamedTuple):
-    """What a request has in it, as `Facts` name it."""
+    """What a request has in it, as `RequestFacts` name it."""
 
     body: bytes
     fields: list[Field] | None = None
@@ -186,14 +185,14 @@ def _fields(fields: Any, files: Any) -> list[Field]:
 # ---- who submits
 
 
-def identity_of(request: Any) -> Identity:
+def identity_of(request: Any) -> Submitter:
     """Who submits: what DIBS_USER returns, or the user who is logged in, or see `identify`."""
     options = _options()
     user = options.user(request) if options.user is not None else None
     return _identified(request, options, user, _primary_key(getattr(request, "user", None)))
 
 
-async def aidentity_of(request: Any) -> Identity:
+async def aidentity_of(request: Any) -> Submitter:
     """The same, without blocking the event loop by a query."""
     options = _options()
     user = options.user(request) if options.user is not None else None
@@ -215,7 +214,7 @@ def _is_set(user: object) -> bool:
     return user is not None and user != "" and user != b""
 
 
-def _identified(request: Any, options: GuardOptions[Any], user: object, login: object) -> Identity:
+def _identified(request: Any, options: GuardOptions[Any], user: object, login: object) -> Submitter:
     return identify(
         user if _is_set(user) else login,
         _headers(request),

@@ -20,8 +20,8 @@ from ._extras import needs
 
 _log = logging.getLogger("dibs.linebot")
 
-State = Literal["running", "done"]
-Skipped = Callable[[State], object]
+DeliveryState = Literal["running", "done"]
+Skipped = Callable[[DeliveryState], object]
 Handler = Callable[..., Any]
 _LOCKED = ("message", "postback")
 ACTOR_NAME = "processing:user:{userId}"
@@ -95,17 +95,17 @@ class EventMemory:
 
     def __init__(self, size: int = 10_000) -> None:
         self._size = size
-        self._states: OrderedDict[str, State] = OrderedDict()
+        self._states: OrderedDict[str, DeliveryState] = OrderedDict()
         self._lock = fork_safe_lock()
 
     def __len__(self) -> int:
         return len(self._states)
 
-    def get(self, key: str) -> State | None:
+    def get(self, key: str) -> DeliveryState | None:
         """Its state. None: never seen, or too long ago."""
         return self._states.get(key)
 
-    def begin(self, key: str) -> State | None:
+    def begin(self, key: str) -> DeliveryState | None:
         """Its state. None: it was not known, and is running from now on."""
         with self._lock:
             state = self._states.get(key)
@@ -113,7 +113,7 @@ class EventMemory:
                 self._put(key, "running")
             return state
 
-    def put(self, key: str, state: State) -> None:
+    def put(self, key: str, state: DeliveryState) -> None:
         """Remember it."""
         with self._lock:
             self._put(key, state)
@@ -127,14 +127,14 @@ class EventMemory:
         """It is done; or it may come again."""
         self.put(key, "done") if is_done else self.drop(key)
 
-    def _put(self, key: str, state: State) -> None:
+    def _put(self, key: str, state: DeliveryState) -> None:
         self._states[key] = state
         self._states.move_to_end(key)
         if len(self._states) > self._size:
             self._states.popitem(last=False)
 
 
-def is_new(state: State | None, skipped: Skipped | None) -> bool:
+def is_new(state: DeliveryState | None, skipped: Skipped | None) -> bool:
     """Whether an event in *state* is new; if not, *skipped* is called."""
     if state is not None and skipped is not None:
         skipped(state)

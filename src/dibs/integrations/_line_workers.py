@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from .. import DibsError
 
-LONGEST = 50.0
+LONGEST_REPLY = 50.0
 """What one event may take, in seconds: its reply token is good for about a minute."""
 _log = logging.getLogger("dibs.linebot")
 
@@ -58,7 +58,7 @@ class WorkerPool(Generic[E]):
         *,
         concurrency: int,
         limit: int,
-        longest: float = LONGEST,
+        longest: float = LONGEST_REPLY,
         ended: Ended | None = None,
         queued: Callable[[int], object] | None = None,
         running: Callable[[], AbstractContextManager[Any]] = nullcontext,

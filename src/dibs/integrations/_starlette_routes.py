@@ -1,12 +1,156 @@
-"""The routes of a Starlette or FastAPI application."""
+"""What a Starlette application adds to guards: routes, leases of a request, refusals."""
 
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Unpack
+
+from .._interface import HoldKeywords
+from .asgi import Message, is_last
+
+if TYPE_CHECKING:
+    from .. import AsyncDibs, AsyncLease
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response as StarletteResponse
 
 from .._http.decorators import check_registered, policy_of
 from .._http.policy import Policy
+from .._http.problems import is_refusal
+from .._http.responses import Response
+from .asgi import encoded
+
+
+class RequestLeases:
+    """What one request holds.
+
+    It is released before the last piece of the response is sent, as a claim is: whoever has the
+    whole response can ask again at once, and a stream is held to its end. What the application
+    does afterwards (background tasks) does not hold it.
+    """
+
+    def __init__(self, dibs: "AsyncDibs") -> None:
+        self._dibs = dibs
+        self._stack = AsyncExitStack()
+        self._held: list[tuple[AsyncLease, bool]] = []
+
+    async def take(
+        self, key: str, name: str | None, **options: Unpack[HoldKeywords]
+    ) -> "AsyncLease":
+        """Hold *key*. Busy: somebody has it. Unavailable: the store is out."""
+        hold = self._dibs.hold(key, name=name, **options)
+        lease = await self._stack.enter_async_context(hold)
+        self._held.append((lease, options.get("on_late") == "raise"))
+        return lease
+
+    def check(self) -> None:
+        """LeaseLost: a lease with on_late="raise" was lost."""
+        for lease, is_strict in self._held:
+            if is_strict:
+                lease.check()
+
+    async def sending(self, message: Message) -> None:
+        """To be called before a piece of the response is sent. LeaseLost: it is too late for it."""
+        if not is_last(message):
+            return
+        self.check()
+        # Not by the stack: a stream is sent by another task than the one that took the lease,
+        # and only that one can be cancelled when it is lost.
+        while self._held:
+            await self._held.pop()[0].release()
+
+    async def leave(self, error: BaseException | None) -> None:
+        """The application has returned, or raised *error*. LeaseLost: it was stopped by the loss of
+        a lease, or came too late.
+        """
+        trace = None if error is None else error.__traceback__
+        await self._stack.__aexit__(None if error is None else type(error), error, trace)
+
+
+GUARD = "dibs.guard"
+"""Where the scope of a request has its guard."""
+
+
+class Refused(HTTPException):
+    """A request that was refused, for an exception handler of the application.
+
+    `status_code`, `detail` and `headers` (Retry-After) are those of any HTTPException; *problem* is
+    the document that is sent without a handler, and *response* the response with it.
+    """
+
+    def __init__(self, refusal: Response) -> None:
+        self.problem: dict[str, Any] = json.loads(refusal.body)
+        self.response = response_of(refusal)
+        after = dict(refusal.headers).get("retry-after")
+        headers = None if after is None else {"Retry-After": after}
+        super().__init__(refusal.status, self.problem["detail"], headers)
+
+
+def response_of(response: Response) -> StarletteResponse:
+    """*response*, to be returned by an endpoint."""
+    made = StarletteResponse(response.body, response.status)
+    made.raw_headers = encoded(response)
+    return made
+
+
+def answer(request: Request, response: Response) -> StarletteResponse:
+    """The response in place of the endpoint's. Refused: the application has a handler for it."""
+    if is_refusal(response) and _is_handled(request, response.status):
+        raise refused(request, response)
+    return response_of(response)
+
+
+def refused(request: Request, response: Response) -> Exception:
+    """An exception that becomes *response*, unless it is a refusal that the application handles."""
+    error: Refused | _Replayed = _Replayed(response)
+    if is_refusal(response):
+        error = Refused(response)
+        request.scope[GUARD].refusal = response
+    # Here and not in install(): a mounted application has handlers of its own.
+    handlers: Any = request.scope.get("starlette.exception_handlers")
+    if handlers is not None:
+        handlers[0].setdefault(type(error), _answer)
+    return error
+
+
+class _Replayed(Exception):
+    """A stored response, where it cannot be returned. No HTTPException: that would be handled by
+    its status.
+    """
+
+    def __init__(self, response: Response) -> None:
+        super().__init__()
+        self.response = response_of(response)
+
+
+async def _answer(request: Request, error: Exception) -> StarletteResponse:
+    assert isinstance(error, Refused | _Replayed)
+    return error.response
+
+
+def _is_handled(request: Request, status: int) -> bool:
+    """True: by status or as Refused. A handler of all exceptions is not meant for refusals."""
+    by_class, by_status = request.scope.get("starlette.exception_handlers", ({}, {}))
+    return status in by_status or by_class.get(Refused, _answer) is not _answer
+
+
+def with_headers_of(refusal: Response, message: Message) -> Message:
+    """The beginning of a page that an application has made of *refusal*, with those headers of it
+    that the page does not set itself.
+    """
+    lines = list(message.get("headers", ()))
+    names = {bytes(name).lower() for name, _ in lines}
+    wanted = (b"retry-after", b"cache-control", b"ratelimit", b"ratelimit-policy")
+    missing = [line for line in encoded(refusal) if line[0] in wanted and line[0] not in names]
+    return {**message, "headers": [*lines, *missing]}
+
+
+def with_fields(fields: list[tuple[str, str]], message: Message) -> Message:
+    """The beginning of a response, with further headers."""
+    lines = [(name.encode(), value.encode()) for name, value in fields]
+    return {**message, "headers": [*message.get("headers", ()), *lines]}
 
 
 def route_of(request: Request) -> str:

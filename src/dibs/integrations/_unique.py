@@ -11,7 +11,7 @@ from .._interface import (
     UNGUARDED_TOKEN,
     ClaimOptions,
     ClaimRequest,
-    Entry,
+    KeyInfo,
     OutagePolicy,
     Seconds,
     Template,
@@ -287,7 +287,7 @@ def is_anothers(error: Duplicate, job: Job) -> bool:
     return error.key != job.run_key and not is_open
 
 
-def patience(job: Job, lease: float) -> float:
+def wait_for_transaction(job: Job, lease: float) -> float:
     """How long a worker waits for another transaction with the key of *job*, in seconds: where a
     run has just sent its retry, until that run is rolled back; or as long as a lost run may last.
     """
@@ -304,7 +304,7 @@ def is_done(error: Duplicate, job: Job) -> bool:
     return error.state == "done" and error.key == job.run_key
 
 
-def is_waiting(entry: Entry, job_id: str | None, lease: float) -> bool:
+def is_waiting(entry: KeyInfo, job_id: str | None, lease: float) -> bool:
     """Whether *entry*, which has the key, is job *job_id* in its queue.
 
     One that runs, or is being sent at this moment, has its key for no longer than *lease*.

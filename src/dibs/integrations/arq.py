@@ -27,7 +27,7 @@ with needs("arq"):
     from arq.worker import Function, Worker
 
 from .. import AsyncDibs, Duplicate, UsageError
-from .._interface import Entry
+from .._interface import KeyInfo
 from ._async.jobs import AsyncUniqueJobs
 from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions, without_parameters
 
@@ -125,7 +125,7 @@ def _there(error: Duplicate, pool: ArqRedis, options: dict[str, Any]) -> ArqJob:
     return ArqJob(error.note, pool, queue, pool.job_deserializer)
 
 
-async def _can_run(pool: ArqRedis, entry: Entry) -> bool:
+async def _can_run(pool: ArqRedis, entry: KeyInfo) -> bool:
     """False: it was aborted, has expired, was tried too often, or is gone; arq calls nobody."""
     job_id = str(entry.note)
     info: Any = await ArqJob(job_id, pool, _deserializer=pool.job_deserializer).info()

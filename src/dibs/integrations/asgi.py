@@ -15,13 +15,19 @@ from typing import IO, TYPE_CHECKING, Any, Unpack, cast
 
 from .. import AsyncDibs
 from .._http.bodies import PIECE, SHORT, BodyHash, LongBody
-from .._http.options import GuardKeywords, GuardOptions, inner_path
-from .._http.policy import Policy, check_routes, find
+from .._http.policy import (
+    GuardKeywords,
+    GuardOptions,
+    Policy,
+    check_routes,
+    inner_path,
+    match_policy,
+)
 from .._http.responses import Recording, Response
 from .._http.submission import (
     INCOMPLETE,
-    Facts,
     InvalidRequest,
+    RequestFacts,
     Submission,
     identify,
     submission_of,
@@ -48,7 +54,7 @@ class DibsMiddleware:
     """Processes each submission once, by the policies of the routes.
 
     *dibs*: an AsyncDibs, which you close, or a URL. *user*: called with the scope; may be async.
-    All other options: `dibs._http.options.GuardOptions`.
+    All other options: `dibs._http.policy.GuardOptions`.
     """
 
     def __init__(
@@ -72,7 +78,7 @@ class DibsMiddleware:
             return await self._app(scope, receive, closing(send, self._close))
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        policy = find(self._policies, method_of(scope), *paths_of(scope))
+        policy = match_policy(self._policies, method_of(scope), *paths_of(scope))
         if policy is None or (policy.key == "only" and not keys_of(policy, scope)):
             return await self._app(scope, receive, send)
         return await self._guard(policy, scope, receive, send)
@@ -101,8 +107,8 @@ class DibsMiddleware:
         if invalid is not None:
             return invalid
         user = await resolved(options.user(scope)) if options.user is not None else None
-        identity = identify(user, headers, address_of(scope), options.session_cookie)
-        facts = Facts(
+        identity = identify(user, headers, client_address(scope), options.session_cookie)
+        facts = RequestFacts(
             method=method_of(scope),
             route=policy.route,
             path=path_of(scope),
@@ -459,7 +465,7 @@ def query_of(scope: Scope) -> str:
     return scope.get("query_string", b"").decode("latin-1")
 
 
-def address_of(scope: Scope) -> str | None:
+def client_address(scope: Scope) -> str | None:
     """The address of the client."""
     client = scope.get("client")
     return client[0] if client else None

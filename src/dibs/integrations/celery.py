@@ -27,7 +27,7 @@ with needs("celery"):
     from celery.utils.time import maybe_make_aware
 
 from .. import Dibs, Duplicate, Unavailable, UsageError
-from .._interface import Entry
+from .._interface import KeyInfo
 from ._sync.jobs import Run, UniqueJobs
 from ._unique import (
     Job,
@@ -158,7 +158,7 @@ class _UniqueTask(Task):
         app: Any = self.app
         return (maybe_make_aware(at, app.timezone) - datetime.now(UTC)).total_seconds()
 
-    def _can_run(self, entry: Entry) -> bool:
+    def _can_run(self, entry: KeyInfo) -> bool:
         """False: it has ended without being run. Only a result backend can tell.
 
         A worker did not know the task, or met an outage too often.

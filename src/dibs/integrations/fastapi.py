@@ -30,15 +30,13 @@ with needs("fastapi"):
 
 from .. import AsyncDibs, AsyncLease
 from .._http.decorators import policy_of
-from .._http.options import GuardKeywords, with_service
-from .._http.policy import Policy
+from .._http.policy import GuardKeywords, Policy, with_service
 from .._http.problems import busy, document, document_lease, document_throttle
 from .._http.throttle import Throttle
 from .._interface import HoldKeywords, Template, ThrottleKeywords, check_hold
 from ..errors import Busy, Unavailable, UsageError
 from . import starlette
-from ._starlette_refusals import Refused, refused
-from ._starlette_routes import all_of, dependant_of
+from ._starlette_routes import Refused, all_of, dependant_of, refused
 from .starlette import User, count, leases_of, once, prevent_duplicate_submit, resolved
 
 __all__ = [
@@ -50,7 +48,7 @@ def install(app: FastAPI, dibs: AsyncDibs | str, **options: Unpack[GuardKeywords
     """Guard the decorated endpoints of *app* with *dibs*, which you close, or a URL.
 
     *user*: called with the request; may be async. *service*: default: the title of the app. All
-    other options: `dibs._http.options.GuardOptions`. UsageError: *app* is running already.
+    other options: `dibs._http.policy.GuardOptions`. UsageError: *app* is running already.
     """
     starlette.install(app, dibs, **with_service(options, app.title))
     make_schema = app.openapi

@@ -24,15 +24,14 @@ with needs("flask"):
 
 from .. import Dibs
 from .._http.bodies import Field, declared_length, form_fields
-from .._http.decorators import Once, Opener, PreventDuplicateSubmit, check_registered
-from .._http.options import GuardKeywords, GuardOptions, secret_bytes, with_service
-from .._http.policy import Policy
+from .._http.decorators import Once, PreventDuplicateSubmit, TransactionOpener, check_registered
+from .._http.policy import GuardKeywords, GuardOptions, Policy, secret_bytes, with_service
 from .._http.problems import busy, is_refusal
 from .._http.responses import Headers, Recording, Response
 from .._http.submission import (
     INCOMPLETE,
-    Facts,
     InvalidRequest,
+    RequestFacts,
     Submission,
     identify,
     split_key_lines,
@@ -62,7 +61,7 @@ def install(app: Flask, dibs: Dibs | str, **options: Unpack[GuardKeywords[User]]
 
     *user*: called without arguments while a request is handled. *service*: default: the import name
     of the app. *secret*: default: the secret key of the app. All other options:
-    `dibs._http.options.GuardOptions`.
+    `dibs._http.policy.GuardOptions`.
     """
     checked = GuardOptions(**with_service(options, app.import_name))
     app.extensions["dibs"] = _AppGuard(Dibs(dibs) if isinstance(dibs, str) else dibs, checked)
@@ -98,7 +97,7 @@ def _counting(wsgi_app: Callable[..., Any]) -> Any:
 
 
 def guard(
-    policy: Policy, view: Callable[..., Any], within: Opener[Any] | None = None
+    policy: Policy, view: Callable[..., Any], within: TransactionOpener[Any] | None = None
 ) -> Callable[..., Any]:
     """*view*, run under a claim."""
     opened = None
@@ -335,9 +334,9 @@ class _AppGuard:
         return self._options.key or secret_bytes(current_app.secret_key or None)
 
 
-def _facts(name: str, headers: dict[str, str], options: GuardOptions[User]) -> Facts:
+def _facts(name: str, headers: dict[str, str], options: GuardOptions[User]) -> RequestFacts:
     """All facts but the body and the identity."""
-    return Facts(
+    return RequestFacts(
         method=request.method,
         route=name,
         path=request.path,

@@ -26,7 +26,7 @@ with needs("rq"):
     from rq.job import JobStatus
 
 from .. import Dibs, Duplicate, UsageError
-from .._interface import Entry
+from .._interface import KeyInfo
 from ._sync.jobs import Run, UniqueJobs
 from ._unique import Job, NotRun, TransactionKeywords, TransactionOptions, UniqueKey
 
@@ -121,7 +121,7 @@ class UniqueQueue(Queue):
         except NoSuchJobError:  # it is being enqueued at this moment
             return job_class(job_id, self.connection, self.serializer)
 
-    def _can_run(self, entry: Entry) -> bool:
+    def _can_run(self, entry: KeyInfo) -> bool:
         """Whether a worker may still start a job."""
         job = self._there(str(entry.note))
         try:

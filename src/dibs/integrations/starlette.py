@@ -28,15 +28,14 @@ with needs("starlette"):
 
 from .. import AsyncDibs
 from .._http.bodies import Field, form_fields
-from .._http.decorators import Once, Opener, PreventDuplicateSubmit, check_registered
-from .._http.options import GuardKeywords, GuardOptions
-from .._http.policy import Policy
-from .._http.problems import busy, refusal
+from .._http.decorators import Once, PreventDuplicateSubmit, TransactionOpener, check_registered
+from .._http.policy import GuardKeywords, GuardOptions, Policy
+from .._http.problems import busy, refusal_response
 from .._http.responses import Response
 from .._http.submission import (
     INCOMPLETE,
-    Facts,
     InvalidRequest,
+    RequestFacts,
     Submission,
     identify,
     submission_of,
@@ -48,16 +47,26 @@ from ..errors import Unavailable, UsageError
 from ._async.claims import claim_request
 from ._claims import (
     OpenTransaction,
-    answered,
     file_hash,
     left_of,
     mark_guarded,
+    table_response,
     unmark_guarded,
     within_of,
 )
-from ._leases import RequestLeases
-from ._starlette_refusals import GUARD, Refused, answer, refused, with_fields, with_headers_of
-from ._starlette_routes import check_routes_of, is_dependency, policy_for, route_of
+from ._starlette_routes import (
+    GUARD,
+    Refused,
+    RequestLeases,
+    answer,
+    check_routes_of,
+    is_dependency,
+    policy_for,
+    refused,
+    route_of,
+    with_fields,
+    with_headers_of,
+)
 from .asgi import (
     App,
     Message,
@@ -66,7 +75,7 @@ from .asgi import (
     ResponseEnd,
     Scope,
     Send,
-    address_of,
+    client_address,
     closing,
     headers_of,
     keys_of,
@@ -86,7 +95,7 @@ def install(app: Starlette, dibs: AsyncDibs | str, **options: Unpack[GuardKeywor
     """Guard the decorated endpoints of *app* with *dibs*, which you close, or a URL.
 
     *user*: called with the request; may be async. All other options:
-    `dibs._http.options.GuardOptions`. UsageError: *app* is running already.
+    `dibs._http.policy.GuardOptions`. UsageError: *app* is running already.
     """
     if app.middleware_stack is not None:
         raise UsageError("call install(app, dibs) before the app serves its first request")
@@ -100,7 +109,7 @@ def install(app: Starlette, dibs: AsyncDibs | str, **options: Unpack[GuardKeywor
 
 
 def guard(
-    policy: Policy, function: Callable[..., Any], within: Opener[Any] | None = None
+    policy: Policy, function: Callable[..., Any], within: TransactionOpener[Any] | None = None
 ) -> Callable[..., Any]:
     """*function*, run under a claim. It needs no `request` parameter of its own."""
     _check(function)
@@ -149,10 +158,10 @@ def _throttle(throttle: Throttle, function: Callable[..., Any]) -> Callable[...,
     async def counted(*args: Any, **kwargs: Any) -> Any:
         request = _find_request(args, kwargs, name, remove=is_added)
         key = cast(str, await resolved(throttle.key_of(request.path_params, request)))
-        refusal = await count(request, throttle, key)
-        if refusal is None:
+        refusal_response = await count(request, throttle, key)
+        if refusal_response is None:
             return await resolved(call(*args, **kwargs))
-        return answer(request, refusal)
+        return answer(request, refusal_response)
 
     shown: Any = counted
     shown.__signature__ = signature
@@ -183,7 +192,7 @@ class _Within:
 
     def __init__(
         self,
-        opener: Opener[Any],
+        opener: TransactionOpener[Any],
         policy: Policy,
         function: Callable[..., Any],
         signature: inspect.Signature,
@@ -402,7 +411,7 @@ class _RequestGuard:
         wait = left_of(submission, self._since)
         work = await within.begin(recorder.claim, records, args, kwargs, wait)
         if isinstance(work, NotOurs):
-            response = answered(submission.policy, submission, records.answer(work))
+            response = table_response(submission.policy, submission, records.answer(work))
             await recorder.claim.end("returned")
             self._recorder = None
             return response, None
@@ -417,7 +426,7 @@ class _RequestGuard:
             return None
         user = await resolved(options.user(request)) if options.user is not None else None
         headers = headers_of(request.scope)
-        address = address_of(request.scope)
+        address = client_address(request.scope)
         identity = identify(user, headers, address, options.session_cookie)
         self._form_of = request
         self._is_matched, self._policy = True, policy
@@ -503,7 +512,7 @@ class _RequestGuard:
 
     async def _refuse(self, policy: Policy) -> None:
         """Refuse a body that is too long, in place of what the application says about it."""
-        refused = refusal(policy, too_large(policy.body_limit), by_client=True)
+        refused = refusal_response(policy, too_large(policy.body_limit), by_client=True)
         await send_response(refused, self._pass_on)
 
     async def _pass_on(self, message: Message) -> None:
@@ -515,10 +524,10 @@ class _RequestGuard:
 
 def _facts_of(
     request: Request, name: str, headers: dict[str, str], options: GuardOptions[User]
-) -> Facts:
+) -> RequestFacts:
     """All facts but the body and the identity."""
     scope = request.scope
-    return Facts(
+    return RequestFacts(
         method=request.method,
         # The path of a mounted application is no part of the name: it may hold a value.
         route=f"{mount_of(scope)} {name}",

@@ -14,13 +14,12 @@ from typing import IO, TYPE_CHECKING, Any, Unpack, cast
 
 from .. import Dibs
 from .._http.bodies import PIECE, SHORT, BodyHash, LongBody, declared_length
-from .._http.options import GuardKeywords, GuardOptions
-from .._http.policy import Policy, check_routes, find
+from .._http.policy import GuardKeywords, GuardOptions, Policy, check_routes, match_policy
 from .._http.responses import Recording, Response
 from .._http.submission import (
     INCOMPLETE,
-    Facts,
     InvalidRequest,
+    RequestFacts,
     Submission,
     identify,
     split_key_lines,
@@ -45,7 +44,7 @@ class DibsMiddleware:
     """Processes each submission once, by the policies of the routes.
 
     *dibs*: a Dibs, which you close, or a URL. *user*: called with the environment. All other
-    options: `dibs._http.options.GuardOptions`.
+    options: `dibs._http.policy.GuardOptions`.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class DibsMiddleware:
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         path, root = _path(environ), environ.get("SCRIPT_NAME", "")
         paths = (path, _text(root) + path) if root else (path,)
-        policy = find(self._policies, _method(environ), *paths)
+        policy = match_policy(self._policies, _method(environ), *paths)
         if policy is None or (policy.key == "only" and not _keys(environ, policy)):
             return self._app(environ, start_response)
         return self._guard(policy, environ, start_response)
@@ -100,7 +99,7 @@ class DibsMiddleware:
             return invalid
         user = options.user(environ) if options.user is not None else None
         identity = identify(user, headers, environ.get("REMOTE_ADDR"), options.session_cookie)
-        facts = Facts(
+        facts = RequestFacts(
             method=_method(environ),
             route=policy.route,
             path=_path(environ),

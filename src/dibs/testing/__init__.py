@@ -8,12 +8,10 @@ Nothing is mocked: the servers are real processes, and a proxy drops real bytes.
 """
 
 from .certificates import Certificates
-from .children import Child
-from .engines import ENGINES, Engine, ServerMissing
-from .faults import FaultProxy
-from .filters import CommandFilter
+from .faults import CommandFilter, FaultProxy
 from .polling import aeventually, eventually
-from .servers import Server, ServerFailed
+from .processes import Child
+from .servers import ENGINES, Engine, Server, ServerFailed, ServerMissing
 
 __all__ = [
     "ENGINES",

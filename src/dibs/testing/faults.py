@@ -3,17 +3,159 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from io import BufferedReader
 from typing import TypeVar
 
 from .certificates import Certificates
-from .connections import BUFFER_SIZE, RESET_ON_CLOSE, Connection
-from .fault_plan import Fault, FaultPlan
+from .connections import BUFFER_SIZE, RESET_ON_CLOSE, Connection, Fault, FaultPlan
+from .polling import Closeable
 from .ports import bound_socket
-from .proxy import Proxy
+
+
+class Proxy(Closeable):
+    """Listens on a port of its own, in place of the server at the target.
+
+    The target is a port of 127.0.0.1, or the path of a Unix socket.
+    """
+
+    def __init__(self, target: int | str) -> None:
+        self._target = target
+        self._listener = bound_socket()
+        self.port: int = self._listener.getsockname()[1]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} on port {self.port} to {self._target}>"
+
+    @property
+    def url(self) -> str:
+        """Where clients connect instead of to the server."""
+        return f"redis://127.0.0.1:{self.port}"
+
+
+WireCommand = list[bytes]
+
+
+class CommandFilter(Proxy):
+    """Passes commands to a server on a port of 127.0.0.1, except those that are named here.
+
+    A command is named as "EVAL" or, with its subcommand, as "CLIENT TRACKING". The proxy sends a
+    refused command to the server under an unknown name: the server answers with an error, and the
+    replies of a pipeline keep their order.
+    """
+
+    def __init__(self, target: int) -> None:
+        super().__init__(target)
+        self._server_port = target
+        self._refused: set[str] = set()
+        self._closing: set[str] = set()
+        self._replaced: dict[str, WireCommand] = {}
+        self._seen: list[str] = []
+        self._open: set[socket.socket] = set()
+        self._listener.listen(128)
+        threading.Thread(target=self._accept, name="command filter", daemon=True).start()
+
+    @property
+    def seen(self) -> list[str]:
+        """The commands that clients have sent so far, in capital letters."""
+        return list(self._seen)
+
+    def refuse(self, *commands: str) -> None:
+        """Answer these commands with "ERR unknown command", from now on."""
+        self._refused.update(commands)
+
+    def close_on(self, *commands: str) -> None:
+        """Close a connection that sends one of these commands, from now on."""
+        self._closing.update(commands)
+
+    def replace(self, command: str, *words: str) -> None:
+        """Send the server *words* in place of this command, from now on."""
+        self._replaced[command] = [word.encode() for word in words]
+
+    def allow_all(self) -> None:
+        """Pass all commands from now on."""
+        self._refused.clear()
+        self._closing.clear()
+        self._replaced.clear()
+
+    def close(self) -> None:
+        """Close the port and all connections; harmless the second time."""
+        for each in (self._listener, *self._open):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError), client:
+            server = socket.create_connection(("127.0.0.1", self._server_port))
+            self._open |= {client, server}
+            with server:
+                replies = threading.Thread(
+                    target=self._forward_replies, args=(server, client), daemon=True
+                )
+                replies.start()
+                for words in _commands(client):
+                    if not self._forward_request(words, server):
+                        break
+                self._open -= {client, server}
+                for each in (server, client):
+                    with contextlib.suppress(OSError):
+                        each.shutdown(socket.SHUT_RDWR)
+                replies.join()
+
+    def _forward_request(self, words: WireCommand, server: socket.socket) -> bool:
+        """Send a command to the server. False: close the connection instead."""
+        names = _names(words)
+        self._seen.append(names[-1])
+        if not self._closing.isdisjoint(names):
+            return False
+        if not self._refused.isdisjoint(names):
+            words = [words[0] + b"?", *words[1:]]
+        for name in names:
+            words = self._replaced.get(name, words)
+        server.sendall(wire_bytes(words))
+        return True
+
+    def _forward_replies(self, server: socket.socket, client: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := server.recv(65536):
+                client.sendall(data)
+
+
+def _names(words: WireCommand) -> list[str]:
+    """The names of a command: "CLIENT", "CLIENT TRACKING"."""
+    texts = [word.decode(errors="replace").upper() for word in words[:2]]
+    has_subcommand = texts[0] in ("CLIENT", "COMMAND", "SCRIPT", "CLUSTER", "ACL", "CONFIG")
+    return [texts[0], " ".join(texts)] if has_subcommand else [texts[0]]
+
+
+def _commands(client: socket.socket) -> Iterator[WireCommand]:
+    """The commands that a client sends, until it closes the connection."""
+    with client.makefile("rb") as stream:
+        while (head := stream.readline()).startswith(b"*"):
+            yield [_word(stream) for _ in range(int(head[1:]))]
+
+
+def _word(stream: BufferedReader) -> bytes:
+    size = int(stream.readline()[1:])
+    return stream.read(size + 2)[:-2]
+
+
+def wire_bytes(words: WireCommand) -> bytes:
+    """A command as the wire wants it."""
+    parts = [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
+    return b"*%d\r\n%b" % (len(words), b"".join(parts))
+
 
 T = TypeVar("T")
 BACKLOG = 512

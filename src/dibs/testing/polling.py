@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import TypeVar, cast
+from types import TracebackType
+from typing import Self, TypeVar, cast
 
 T = TypeVar("T")
 PAUSE = 0.01
@@ -55,3 +57,22 @@ async def _settled(value: T | Awaitable[T]) -> T:
 def _still_within(deadline: float, within: float, seen: str) -> None:
     if time.monotonic() > deadline:
         raise AssertionError(f"not true within {within:g} s; the last value was {seen}")
+
+
+class Closeable(ABC):
+    """Closed by `close()`, or by leaving its `with` block."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave nothing behind. Harmless the second time."""

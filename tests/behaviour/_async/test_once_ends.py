@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dibs import AsyncDibs, Event
-from dibs._core.endings import Record, Write, write_request
-from dibs._core.engine import Engine
+from dibs._core.capabilities import Engine
+from dibs._core.endings import ClaimRecord, RecordWrite, write_request
 from dibs._core.once import running_record
 from dibs._core.options import ClaimOptions
 from dibs._interface import ClaimRequest, claiming
@@ -122,28 +122,28 @@ async def test_a_record_at_a_free_key_is_written_in_its_time_only(
     server: Server, native: Any
 ) -> None:
     """A copy that arrives late finds the record, another's claim, or that its time is over."""
-    record = Record(running_record(b"a-1@here:1", b"-", 1.0), b"{}", 60_000)
+    record = ClaimRecord(running_record(b"a-1@here:1", b"-", 1.0), b"{}", 60_000)
     value = record.value("result")
     engine = Engine(set_nx_get=True, compare_delete=native)
 
-    async def send(write: Write) -> Any:
+    async def send(write: RecordWrite) -> Any:
         request = write_request(engine, b"order:1", record, write, value, 0.0)
         return await dibs._store.ask(request, 0.0)
 
     async with AsyncDibs(server.url, budget=5) as dibs:
         await dibs.peek("warm:up")
-        clock = await send(Write("result", 0))
+        clock = await send(RecordWrite("result", 0))
         assert clock > 1_700_000_000_000 and server.keys() == [], "it only asks"
-        assert await send(Write("result", clock + 60_000)) == 1
+        assert await send(RecordWrite("result", clock + 60_000)) == 1
         assert server.client().get("order:1") == value
         server.client().pexpire("order:1", 30_000)
-        assert await send(Write("result", clock + 60_000)) == 1
+        assert await send(RecordWrite("result", clock + 60_000)) == 1
         assert server.client().pttl("order:1") <= 30_000, "the second copy changes nothing"
         server.client().set("order:1", "another's")
-        assert await send(Write("result", clock + 60_000)) == 0
+        assert await send(RecordWrite("result", clock + 60_000)) == 0
         assert server.client().get("order:1") == b"another's"
         server.flush()
-        assert await send(Write("result", clock - 1)) >= clock and server.keys() == []
+        assert await send(RecordWrite("result", clock - 1)) >= clock and server.keys() == []
 
 
 # ---- the result cannot be stored

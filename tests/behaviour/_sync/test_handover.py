@@ -386,7 +386,9 @@ def test_an_outage_while_continuing(own_server: Server) -> None:
 def test_a_hand_over_that_was_answered_and_not_heard_keeps_its_time(
     valkey: Server,
 ) -> None:
-    """Continuing is undone when Redis answers again: the token is good for what it had left."""
+    """Continuing is undone when Redis answers again: the token is good for what it had left. What
+    was to be continued ends with the work, though it was unguarded.
+    """
     with FaultProxy(valkey.port) as line:
         with Dibs(line.url, budget=0.3) as worker, Dibs(valkey.url) as web:
             worker.peek("warm:up")
@@ -396,13 +398,10 @@ def test_a_hand_over_that_was_answered_and_not_heard_keeps_its_time(
             line.swallow_replies(1000, match=b"order:1")
             with worker.claim("order:1", window=600, lease=5, token=token) as claim:
                 assert not claim.guarded
-            line.heal()
-            eventually(lambda: token.partition(":")[2] in value_of(valkey, "order:1"))
-            assert valkey.client().pttl("order:1") > 50_000
-            with web.claim("order:1", window=600, lease=5, token=token) as claim:
-                assert claim.guarded
-                assert valkey.client().pttl("order:1") <= 5_000
-            assert valkey.keys() == []
+                line.heal()
+                eventually(lambda: token.partition(":")[2] in value_of(valkey, "order:1"))
+                assert valkey.client().pttl("order:1") > 50_000
+            eventually(lambda: valkey.keys() == [])
 
 
 def value_of(server: Server, key: str) -> str:

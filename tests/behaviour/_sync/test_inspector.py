@@ -6,14 +6,14 @@ from collections.abc import Callable
 import pytest
 
 from dibs import Dibs, Unavailable, UsageError
-from dibs._interface import Entry, inspector
+from dibs._interface import KeyInfo, inspector
 from dibs.testing import Server
 from tests.topologies import start_cluster
 
 StartServer = Callable[..., Server]
 
 
-def listed(dibs: Dibs, pattern: str = "*", count: int = 500) -> dict[str, Entry]:
+def listed(dibs: Dibs, pattern: str = "*", count: int = 500) -> dict[str, KeyInfo]:
     pages = [page for page in inspector(dibs).pages(pattern, count=count)]
     return {entry.key: entry for page in pages for entry in page.entries}
 

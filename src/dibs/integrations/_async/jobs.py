@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..._interface import (
     UNGUARDED_TOKEN,
-    Entry,
+    KeyInfo,
     claiming,
     inspector,
     lend,
@@ -46,7 +46,7 @@ from .._unique import (
     log_loss,
     log_refusal,
     log_replay,
-    patience,
+    wait_for_transaction,
 )
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class AsyncUniqueJobs:
         key: str,
         job_id: str,
         delay: float = 0.0,
-        can_run: Callable[[Entry], Awaitable[bool]] | None = None,
+        can_run: Callable[[KeyInfo], Awaitable[bool]] | None = None,
     ) -> AsyncGenerator[str]:
         """Claim *key* for a job that is sent in the block; yields the token for its message.
 
@@ -93,7 +93,7 @@ class AsyncUniqueJobs:
             await claim.detach(ttl=self._key.options.in_queue(delay))
 
     async def _is_over(
-        self, key: str, error: Duplicate, can_run: Callable[[Entry], Awaitable[bool]]
+        self, key: str, error: Duplicate, can_run: Callable[[KeyInfo], Awaitable[bool]]
     ) -> bool:
         """Whether the job in *error* will not run any more; its key is free now."""
         if error.state != "running":
@@ -209,7 +209,7 @@ class AsyncRun:
             return claim.result
         options = self._key.options
         row = row_of(claim, job.record_name) if options.is_over_at_end else None
-        recording, wait = claim.recording(row), patience(job, options.lease)
+        recording, wait = claim.recording(row), wait_for_transaction(job, options.lease)
         result = await within.call(claim, recording, function, args, kwargs, wait)
         if (error := refusal_in(result)) is not None:
             log_refusal(self._key.name, job, error)

@@ -4,12 +4,12 @@
 from typing import TYPE_CHECKING
 
 from ..._http.policy import Policy
-from ..._http.problems import refusal, replay
+from ..._http.problems import refusal_response, replay
 from ..._http.responses import Recording, Response
 from ..._http.submission import InvalidRequest, Submission
 from ..._interface import claiming
 from ...errors import Duplicate, Mismatch, Unavailable
-from .._claims import how_it_ended, request_of
+from .._claims import claim_request_of, how_it_ended
 
 if TYPE_CHECKING:
     from ... import Dibs
@@ -24,11 +24,11 @@ def claim_request(
     *name*: the template of the route, for events.
     """
     if isinstance(submission, InvalidRequest):
-        return refusal(policy, submission, by_client=True)
+        return refusal_response(policy, submission, by_client=True)
     try:
-        claim = claiming(dibs, request_of(submission, name)).__enter__()
+        claim = claiming(dibs, claim_request_of(submission, name)).__enter__()
     except (Duplicate, Mismatch, Unavailable) as error:
-        return refusal(submission.policy, error, by_client=submission.by_client)
+        return refusal_response(submission.policy, error, by_client=submission.by_client)
     return replay(policy, claim.result, submission.accept_encoding) if claim.replayed else claim
 
 

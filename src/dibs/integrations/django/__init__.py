@@ -43,12 +43,12 @@ with needs("django"):
     from django.utils.decorators import sync_and_async_middleware
 
 from ... import AsyncDibs, Dibs
-from ..._http.decorators import Once, Opener, PreventDuplicateSubmit
-from ..._http.policy import Policy, check_routes, find
+from ..._http.decorators import Once, PreventDuplicateSubmit, TransactionOpener
+from ..._http.policy import Policy, check_routes, match_policy
 from ..._http.problems import busy, is_refusal
 from ..._http.responses import Recording, Response
 from ..._http.submission import InvalidRequest, Submission
-from ..._http.throttle import Answer, Throttle, Throttled
+from ..._http.throttle import Throttle, ThrottleAnswer, Throttled
 from ..._interface import throttling
 from ...errors import Unavailable, UsageError
 from .._async import claims as async_claims
@@ -88,7 +88,7 @@ _CLIENT_ERRORS = (Http404, PermissionDenied, SuspiciousOperation, BadRequest)
 # ---- the decorator
 
 
-def guard(policy: Policy, view: View, within: Opener[Any] | None = None) -> View:
+def guard(policy: Policy, view: View, within: TransactionOpener[Any] | None = None) -> View:
     """*view*, run under a claim. It may be a function, or a method of a class."""
     if within is not None:
         return _guard_within(policy, view, within)
@@ -103,7 +103,7 @@ def guard(policy: Policy, view: View, within: Opener[Any] | None = None) -> View
     return guarded
 
 
-def _guard_within(policy: Policy, view: View, within: Opener[Any]) -> View:
+def _guard_within(policy: Policy, view: View, within: TransactionOpener[Any]) -> View:
     """UsageError: an async view, or one that has no parameter for the transaction."""
     if _is_async(view):
         raise UsageError(
@@ -202,22 +202,22 @@ def _athrottle(throttle: Throttle, view: View) -> View:
     return counted
 
 
-def _count(throttle: Throttle, key: str) -> Answer:
+def _count(throttle: Throttle, key: str) -> ThrottleAnswer:
     try:
         return throttle.answer(throttling(_dibs(), key, throttle.name, throttle.options))
     except Unavailable as error:
-        return Answer((), busy(error))
+        return ThrottleAnswer((), busy(error))
 
 
-async def _acount(throttle: Throttle, key: str) -> Answer:
+async def _acount(throttle: Throttle, key: str) -> ThrottleAnswer:
     try:
         dibs = _made(AsyncDibs)
         return throttle.answer(await throttling(dibs, key, throttle.name, throttle.options))
     except Unavailable as error:
-        return Answer((), busy(error))
+        return ThrottleAnswer((), busy(error))
 
 
-def _with_fields(answer: Answer, response: Any) -> Any:
+def _with_fields(answer: ThrottleAnswer, response: Any) -> Any:
     for name, value in answer.fields:
         response[name] = value if name not in response else f"{response[name]}, {value}"
     return response
@@ -258,7 +258,7 @@ def DibsMiddleware(get_response: View) -> View:  # noqa: N802 – named as a cla
 
 def _policy_for(policies: tuple[Policy, ...], request: Any) -> Policy | None:
     """The policy for the path, with or without SCRIPT_NAME; None: not guarded, or exempt."""
-    policy = find(policies, str(request.method), request.path_info, request.path)
+    policy = match_policy(policies, str(request.method), request.path_info, request.path)
     return None if policy is None or _is_exempt(request) else policy
 
 

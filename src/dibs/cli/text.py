@@ -1,4 +1,4 @@
-"""Tables as plain text: aligned columns, no boxes, no colours."""
+"""Entries as words: tables for people, JSON for programs."""
 
 from collections.abc import Sequence
 from unicodedata import category, east_asian_width

@@ -8,6 +8,7 @@ With `at_least`, the key stays that long after it was acquired. Taps that come w
 get the sentence that asks to wait; those that come after its answer do not.
 """
 
+import asyncio
 import logging
 import secrets
 import threading
@@ -17,6 +18,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal
+from weakref import WeakValueDictionary
 
 from dibs import AsyncDibs, AsyncLease, Busy, Dibs, Lease, Unavailable
 from dibs.integrations.linebot import actor_key
@@ -210,6 +212,15 @@ class ProcessingLock:
         self._busy_reply = busy_reply
         self._metrics = counted_in
         self._reach = _Reach()
+        self._orders: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def in_order(self, source: object) -> asyncio.Lock:
+        """What a person's events read before their turn is read in the order of the events.
+
+        Otherwise the database decides by its quickest answer which of several taps is served.
+        """
+        key = actor_key(source)
+        return asyncio.Lock() if key is None else self._orders.setdefault(key, asyncio.Lock())
 
     async def connect(self) -> None:
         """Say in the log whether Redis can be reached; never raises for an outage."""

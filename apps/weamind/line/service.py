@@ -155,7 +155,8 @@ async def handle_postback_event(event: Any, bot: Bot) -> None:
 async def _handle_own_place(event: Any, bot: Bot, data: dict[str, str]) -> None:
     """Who has not set the place is asked to set it, once, and not to wait."""
     source, kind = getattr(event, "source", None), data["type"]
-    found = await look_up(event, bot, kind)
+    async with bot.lock.in_order(source):
+        found = await look_up(event, bot, kind)
     if not isinstance(found, OwnPlace):  # before its turn: whoever waits for that may say it again
         if await bot.lock.says_once(source, kind):
             await bot.reply(event, found)

@@ -233,8 +233,8 @@ class AsyncRunner:
 
     # ---- what to do now
 
-    def _plan(self) -> ScheduleStep:
-        rule, now = self._scheduled.rule, self._clock.now()
+    def _plan(self, now: int) -> ScheduleStep:
+        rule = self._scheduled.rule
         if self._clock.is_apart:
             return ScheduleStep(look_at=now + int(LONGEST_LOOK * 1000))
         if plausible(self._last, now) is None:  # the server's clock was wrong, and has been set
@@ -246,7 +246,7 @@ class AsyncRunner:
         """Run what is due, skip what is too late; if there is nothing, wait for it."""
         if self._last is None or self._clock.is_apart:
             await self._begin()
-        step = self._plan()
+        step = self._plan(self._clock.now())
         if step.skip is not None:
             await self._skip(step.skip)
         elif step.run is not None:
@@ -264,8 +264,7 @@ class AsyncRunner:
         self._is_loss_logged = False
         try:
             async with AsyncHold(self._leases, self._scheduled.call, taken) as lease:
-                await self._refresh()
-                step = self._plan()
+                step = self._plan(await self._refresh())
                 if step.run is not None and not self._stopping:
                     await self._execute(step.run, step.missed, lease, taken)
         except LeaseLost:
@@ -275,8 +274,11 @@ class AsyncRunner:
         """One try to get *fire*. None: there is nothing to get."""
         if self._stopping:
             return None
-        await self._refresh()
+        now = await self._refresh()
         if self._clock.is_apart or (self._last is not None and self._last >= fire):
+            return None
+        if now < fire:  # our clock is ahead, by less than a round trip shows
+            await self._wake.wait(pause(fire, now))
             return None
         taken = await self._leases.attempt(call)
         if isinstance(taken, Holding):
@@ -328,8 +330,7 @@ class AsyncRunner:
             self._awaited = fire
             return
         async with AsyncHold(self._leases, self._scheduled.call, taken):
-            await self._refresh()
-            step = self._plan()
+            step = self._plan(await self._refresh())
             if step.skip is not None:
                 self._report_missed(step.missed)
                 await self._record(step.skip, "skipped", self._clock.now(), 0)
@@ -349,16 +350,19 @@ class AsyncRunner:
             said = "%s: a new schedule, Redis has no record of it: nothing is made up"
             _log.info(said, scheduled.key)
 
-    async def _refresh(self) -> None:
-        """Learn which fires are over by now, and what time it is."""
+    async def _refresh(self) -> int:
+        """Learn which fires are over by now, and what time it is: what the server's clock has
+        shown, so that no fire is early. In an outage, with "open", the time of this machine.
+        """
         since = monotonic()
         reply = await self._ask(look_request(self._scheduled.last_key))
         look = read_look(reply, self._clock.server_time)
         if look is None:
-            return
+            return self._clock.now()
         self._clock.compare(look.now, since)
         if look.last is not None and (self._last is None or look.last > self._last):
             self._last, self._awaited, self._before = look.last, None, None
+        return look.now
 
     async def _record(self, fire: int, outcome: str, began: int, took_ms: int) -> None:
         """*fire* is over."""

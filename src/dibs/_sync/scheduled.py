@@ -234,8 +234,8 @@ class Runner:
 
     # ---- what to do now
 
-    def _plan(self) -> ScheduleStep:
-        rule, now = self._scheduled.rule, self._clock.now()
+    def _plan(self, now: int) -> ScheduleStep:
+        rule = self._scheduled.rule
         if self._clock.is_apart:
             return ScheduleStep(look_at=now + int(LONGEST_LOOK * 1000))
         if plausible(self._last, now) is None:  # the server's clock was wrong, and has been set
@@ -247,7 +247,7 @@ class Runner:
         """Run what is due, skip what is too late; if there is nothing, wait for it."""
         if self._last is None or self._clock.is_apart:
             self._begin()
-        step = self._plan()
+        step = self._plan(self._clock.now())
         if step.skip is not None:
             self._skip(step.skip)
         elif step.run is not None:
@@ -265,8 +265,7 @@ class Runner:
         self._is_loss_logged = False
         try:
             with Hold(self._leases, self._scheduled.call, taken) as lease:
-                self._refresh()
-                step = self._plan()
+                step = self._plan(self._refresh())
                 if step.run is not None and not self._stopping:
                     self._execute(step.run, step.missed, lease, taken)
         except LeaseLost:
@@ -276,8 +275,11 @@ class Runner:
         """One try to get *fire*. None: there is nothing to get."""
         if self._stopping:
             return None
-        self._refresh()
+        now = self._refresh()
         if self._clock.is_apart or (self._last is not None and self._last >= fire):
+            return None
+        if now < fire:  # our clock is ahead, by less than a round trip shows
+            self._wake.wait(pause(fire, now))
             return None
         taken = self._leases.attempt(call)
         if isinstance(taken, Holding):
@@ -329,8 +331,7 @@ class Runner:
             self._awaited = fire
             return
         with Hold(self._leases, self._scheduled.call, taken):
-            self._refresh()
-            step = self._plan()
+            step = self._plan(self._refresh())
             if step.skip is not None:
                 self._report_missed(step.missed)
                 self._record(step.skip, "skipped", self._clock.now(), 0)
@@ -350,16 +351,19 @@ class Runner:
             said = "%s: a new schedule, Redis has no record of it: nothing is made up"
             _log.info(said, scheduled.key)
 
-    def _refresh(self) -> None:
-        """Learn which fires are over by now, and what time it is."""
+    def _refresh(self) -> int:
+        """Learn which fires are over by now, and what time it is: what the server's clock has
+        shown, so that no fire is early. In an outage, with "open", the time of this machine.
+        """
         since = monotonic()
         reply = self._ask(look_request(self._scheduled.last_key))
         look = read_look(reply, self._clock.server_time)
         if look is None:
-            return
+            return self._clock.now()
         self._clock.compare(look.now, since)
         if look.last is not None and (self._last is None or look.last > self._last):
             self._last, self._awaited, self._before = look.last, None, None
+        return look.now
 
     def _record(self, fire: int, outcome: str, began: int, took_ms: int) -> None:
         """*fire* is over."""

@@ -16,6 +16,8 @@ class Clock:
     def __init__(self, now: float = NOON, ahead: float = 0.0) -> None:
         self.now = now
         self.ahead = ahead
+        self.asked = 0
+        """How often the server was asked for the time."""
         self._watched: list[Any] = []
 
     def __call__(self) -> float:
@@ -29,6 +31,7 @@ class Clock:
 
     def server_time(self, _: int) -> int:
         """What the server's clock shows, in milliseconds."""
+        self.asked += 1
         return int((self.now - self.ahead) * 1000)
 
     @asynccontextmanager

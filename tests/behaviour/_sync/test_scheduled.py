@@ -13,7 +13,7 @@ import pytest
 
 from dibs import Dibs, Event, Unavailable, UsageError
 from dibs._core.schedule import Run, record_request
-from dibs.testing import Server
+from dibs.testing import FaultProxy, Server
 
 from .._threads import Background, Interrupt, eventually, sleep
 from ..events import kinds
@@ -77,6 +77,29 @@ def test_clocks_that_are_apart_run_a_fire_once(valkey: Server) -> None:
             ahead.set(NOON + 35)
             sleep(0.05)
     assert runs == ["early 00:10", "late 00:20"]
+
+
+def test_a_machine_that_is_ahead_runs_no_fire_before_the_server_s_clock_shows_it(
+    valkey: Server, proxy: FaultProxy
+) -> None:
+    """The network is slow, so that a round trip may explain how far its clock is ahead."""
+    runs: list[str] = []
+    clock = Clock(NOON + 30.1, ahead=0.1)
+    with Dibs(proxy.url, budget=5) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        def tick(fire: Any) -> None:
+            runs.append(f"{fire.at:%H:%M}")
+
+        proxy.delay(requests=0.2)
+        with clock.scheduler(dibs):
+            eventually(has_begun(valkey, "tick"))
+            clock.set(NOON + 60.05)  # the server: 59.95
+            asked = clock.asked
+            eventually(lambda: runs != [] or clock.asked > asked + 3)
+            assert runs == []
+            clock.set(NOON + 60.1)
+            eventually(lambda: runs == ["12:01"])
 
 
 @pytest.mark.parametrize("wrong", [-7200, -61, 61, 86400])

@@ -95,8 +95,8 @@ class Jobs(Workload):
         self.executions: list[Execution] = []
         self.sent: dict[str, float] = {}
         """Jobs that were accepted, and when."""
-        self.replaced: set[str] = set()
-        """Jobs that were dropped for an equal one, which had taken their key."""
+        self.replaced: dict[str, set[str]] = {}
+        """Jobs that were dropped, and the equal ones that had taken their key."""
         self.failures = self.random.choice((0.0, 0.3))
         self.repeats = self.random.choice((0.0, 0.2))
 
@@ -152,7 +152,7 @@ class Jobs(Workload):
         except Duplicate as error:
             self.world.counts["delivery refused"] += 1
             if error.note in self.sent and error.note != message.job_id:
-                self.replaced.add(message.job_id)
+                self.replaced.setdefault(message.job_id, set()).add(error.note)
             delay = await self._again(jobs, error, job)
             if delay is not None:
                 self.broker.send(message, delay)
@@ -213,14 +213,22 @@ class Jobs(Workload):
 
     async def settled(self) -> None:
         """Every job that was accepted has been begun, and no claim is left of those that ended."""
-        begun = {each.message.job_id for each in self.executions}
         for job_id, at in self.sent.items():
-            is_there = job_id in begun or job_id in self.replaced
-            if not is_there and not self.world.has_lost(at):
+            if not self._has_run(job_id, at) and not self.world.has_lost(at):
                 self.world.violate(f"the job {job_id} was accepted and has never run")
         for key, value in self.leftovers().items():
             if not value.startswith(b"dibs1 done") and not self._is_queued(key):
                 self.world.violate(f"{key!r} is left behind: {value!r}")
+
+    def _has_run(self, job_id: str, since: float) -> bool:
+        """It was begun, or one for which it was dropped was: after it had been accepted."""
+        equal, others = set[str](), {job_id}
+        while others:
+            equal |= others
+            others = set[str]().union(*(self.replaced.get(each, ()) for each in others)) - equal
+        return any(
+            each.message.job_id in equal and each.began_at >= since for each in self.executions
+        )
 
     def _is_queued(self, key: bytes) -> bool:
         return any(message.key.encode() == key for _, _, message in self.broker._queue)

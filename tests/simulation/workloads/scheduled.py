@@ -21,8 +21,8 @@ _SOON = 0.2
 """How late a fire begins at most, if nothing goes wrong."""
 _AT_ONCE = 1.5
 """How late a fire may be on a network without faults, in seconds."""
-_MOST_EARLY = 0.01
-"""Seconds: a machine knows the server's clock as well as a round trip has shown it."""
+_MOST_EARLY = 0.001
+"""Seconds: fires are due by the server's clock, which is read in milliseconds."""
 
 
 class Run:

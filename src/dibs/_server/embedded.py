@@ -26,7 +26,8 @@ from urllib.parse import quote
 
 from .._core.causes import cause_for
 from ..errors import Unavailable, UsageError
-from .process import ServerFolder, find_server, last_line
+from .process import ServerFolder, last_line
+from .program import find_server
 
 _START_WITHIN = 10.0
 """Seconds that a server may take to start."""

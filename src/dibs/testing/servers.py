@@ -14,15 +14,8 @@ from typing import Literal, Self, get_args
 
 import redis
 
-from .._server.process import (
-    VALKEY,
-    NoReply,
-    ServerReply,
-    arguments,
-    ask,
-    programs_inside,
-    wait_until_ready,
-)
+from .._server.process import NoReply, ServerReply, arguments, ask, wait_until_ready
+from .._server.program import VALKEY, programs_inside
 from .certificates import Certificates
 from .faults import FaultProxy
 from .polling import Closeable

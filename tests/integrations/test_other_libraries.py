@@ -6,7 +6,6 @@ with the sentence of our documentation that says so.
 """
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ KEYED = {"idempotency-key": "8e03978e-40d5-43e8-bc93-6894a57f9324"}
 REPLAY: dict[str, Any] = {"after": "replay", "key": "only"}
 EDGES = ("asgi", "wsgi", "starlette", "fastapi", "flask", "django", "drf")
 every_edge = pytest.mark.parametrize("edge", EDGES)
-PAGE = " ".join((Path(__file__).parents[2] / "docs" / "http.md").read_text("utf-8").split())
 
 
 # ---- all three: a key names a submission
@@ -254,44 +252,3 @@ async def test_a_message_of_the_application_is_not_changed(valkey: Server) -> No
         guarded = DibsMiddleware(app, dibs=dibs, policies=policies)
         await Call(guarded, headers=KEYED, sending=sending).run()
     assert sent[0] is start and start == before
-
-
-# ---- what we do otherwise
-
-
-OTHERWISE = [
-    ("idemkit: a duplicate waits by default", "After that it is refused"),
-    ("idemkit: whose wait is over gets a 423", "gets a 409 instead of a 423"),
-    (
-        "idemkit, Stripe: another payload is a 409",
-        "Query and body must then be the same; otherwise",
-    ),
-    ("idemkit: a long answer is made again", "and the work is **not** done again"),
-    (
-        "idemkit: a long request passes unguarded",
-        "a longer one gets a 413, because it cannot be com",
-    ),
-    (
-        "idemkit: an allow-list of headers, no Vary",
-        "Not replayed: `Set-Cookie`, credentials, hop-by",
-    ),
-    ("idemkit: redactors, hooks on replays", "Status, body and headers are those of the first"),
-    ("idemkit: parts of a body with a key", "Query and body must then be the same; otherwise"),
-    ("idemkit: 4xx are not kept", "Responses below 500 are stored"),
-    ("asgi-idempotency-header: only JSON is kept", "responses of every content type are stored"),
-    ("asgi-idempotency-header: keys are UUIDs", "A key need not be a UUID"),
-    ("ronango: an empty scope is a 400", 'a string, or `None` (or `""`) if the user is not known'),
-    ("ronango: a secret is required", "set one, the same in all processes"),
-    ("ronango: a long Content-Length passes", "a longer one gets a 413, because it cannot be com"),
-    ("ronango: a stream is made again", "A retry does not run a stream again"),
-    (
-        "ronango: a header when it was not stored",
-        "the response is sent. It is stored when Redis is available again",
-    ),
-]
-
-
-@pytest.mark.parametrize(("behaviour", "sentence"), OTHERWISE, ids=[b for b, _ in OTHERWISE])
-def test_the_page_says_what_is_done_otherwise(behaviour: str, sentence: str) -> None:
-    """Whoever comes from there finds it."""
-    assert sentence.lower() in PAGE.lower(), behaviour

@@ -29,11 +29,10 @@ LUA = "src/dibs/_core/lua"
 ALIVE = ("survived", "unreached")
 MODULES = [
     *(f"src/dibs/_core/{name}.py" for name in (
-        "connection", "multiplexer", "lease", "once", "cache", "permits", "schedule", "flights",
-        "handover", "tags",
+        "connection", "multiplexer", "lease", "once", "cache", "schedule", "flights",
     )),
     *(f"src/dibs/_async/{name}.py" for name in (
-        "leases", "claiming", "loader", "writer", "runner",
+        "leases", "claim", "loader", "writer", "scheduled",
     )),
     *(f"src/dibs/_http/{name}.py" for name in ("submission", "policy", "responses")),
     "src/dibs/integrations/_claims.py",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -219,3 +220,20 @@ async def test_other_hosts_are_reached_through_the_proxy(tmp_path: Path) -> None
         writer.write(b"\x16\x03\x01ab")
         assert await reader.read() == b"\x16\x03\x01ab"
         writer.close()
+
+
+def test_the_strictest_clients_accept_the_certificate(tmp_path: Path) -> None:
+    """Since Python 3.13 a client asks by default for all that RFC 5280 wants."""
+    client_side = ssl.create_default_context()
+    server_side = issue(tmp_path)
+    client_side.load_verify_locations(tmp_path / "ca.pem")
+    client_side.verify_flags |= ssl.VERIFY_X509_STRICT
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_side.wrap_bio(to_client, to_server, server_hostname="api.line.me")
+    server = server_side.wrap_bio(to_server, to_client, server_side=True)
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    with pytest.raises(ssl.SSLWantReadError):
+        server.do_handshake()
+    client.do_handshake()
+    assert client.getpeercert()

@@ -13,6 +13,18 @@ from cryptography.x509.oid import NameOID
 HOSTS = ("api.line.me", "api-data.line.me", "access.line.me")
 _DAYS = 30
 """How long a run may last."""
+_SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+"""Python 3.13 and Go refuse an authority that does not say so."""
 
 
 def issue(folder: Path) -> ssl.SSLContext:
@@ -52,8 +64,15 @@ def _signed(
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=_DAYS))
         .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()),
+            critical=False,
+        )
     )
-    if not is_authority:
+    if is_authority:
+        builder = builder.add_extension(_SIGNS_CERTIFICATES, critical=True)
+    else:
         names = x509.SubjectAlternativeName([x509.DNSName(host) for host in HOSTS])
         builder = builder.add_extension(names, critical=False)
     return builder.sign(authority, hashes.SHA256())

@@ -26,7 +26,7 @@ from ._core.inspection import (
     printable,
     shorten,
 )
-from ._core.keys import Seconds, Template, seconds
+from ._core.keys import Seconds, Template, answering, seconds
 from ._core.lease import UNGUARDED, token_for
 from ._core.lease import lend as _lend
 from ._core.once import NO_PAYLOAD, Replay
@@ -83,6 +83,7 @@ if TYPE_CHECKING:
         "Throttling",
         "Within",
         "Work",
+        "answering",
         "check_hold",
         "checked_fence",
         "claiming",

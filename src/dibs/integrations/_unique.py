@@ -15,6 +15,7 @@ from .._interface import (
     OutagePolicy,
     Seconds,
     Template,
+    answering,
     returned_type,
     seconds,
     shown,
@@ -46,6 +47,9 @@ class UniqueKeywords(TypedDict, total=False):
     """How long the key stays taken while the job waits in the queue, beyond its own delay."""
     lease: Seconds
     """How long the key stays taken after the worker is lost."""
+    on_duplicate: "Literal['return', 'raise'] | Callable[..., Any]"
+    """What a caller gets that enqueues a duplicate: the job that is there, the error `Duplicate`,
+    or what a function returns, which gets the error and the arguments of the job that it names."""
     on_outage: OutagePolicy | None
     """"open" goes on unguarded, "closed" raises Unavailable. None: the policy of the client."""
 
@@ -71,10 +75,15 @@ class UniqueOptions:
         until: Literal["start", "end"] | Seconds = "end",
         queued: Seconds = 3600,
         lease: Seconds = 10,
+        on_duplicate: "Literal['return', 'raise'] | Callable[..., Any]" = "return",
         on_outage: OutagePolicy | None = None,
     ) -> None:
+        if on_duplicate not in ("return", "raise") and not callable(on_duplicate):
+            said = f'on_duplicate must be "return", "raise" or a function, not {on_duplicate!r}'
+            raise UsageError(said)
         if isinstance(until, str) and until not in ("start", "end"):
             raise UsageError(f'until must be "start", "end" or seconds, not {until!r}')
+        self.on_duplicate = on_duplicate
         self.queued = seconds(queued, "queued")
         self.lease = seconds(lease, "lease")
         self.is_over_at_start = until == "start"
@@ -213,6 +222,20 @@ class UniqueKey:
         self.task = task
         self.options = options
         self._claims = options.claims_of(function)
+        asked = options.on_duplicate
+        self._answer = answering(asked, self.sent, "on_duplicate") if callable(asked) else None
+
+    def answer(
+        self, error: Duplicate, args: Any, kwargs: Any, existing: Callable[[str], Any]
+    ) -> Any:
+        """What a caller gets who enqueues a duplicate. Duplicate: that is what is wanted, or the
+        job that is there is not known. *existing*: the job with an id.
+        """
+        if self._answer is not None:
+            return self._answer(error, tuple(args), dict(kwargs))
+        if self.options.on_duplicate == "raise" or error.note is None:
+            raise error
+        return existing(error.note)
 
     @property
     def record_options(self) -> ClaimOptions:

@@ -10,6 +10,7 @@
 
 import asyncio
 import functools
+import inspect
 import json
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -107,7 +108,8 @@ async def enqueue_job(
         try:
             token = await stack.enter_async_context(queueing)
         except Duplicate as error:
-            return _there(error, pool, kwargs)
+            answer = jobs.answer(error, args, sent, functools.partial(_existing, pool, kwargs))
+            return await answer if inspect.isawaitable(answer) else answer
         claim = _Claim(token, key, kwargs.get("_queue_name") or pool.default_queue_name)
         await _keep(pool, claim_id, claim, jobs.in_queue(delay))
         enqueue: Any = pool.enqueue_job
@@ -117,12 +119,10 @@ async def enqueue_job(
         return job
 
 
-def _there(error: Duplicate, pool: ArqRedis, options: dict[str, Any]) -> ArqJob:
-    """The job that has the key. Duplicate: it is not known."""
-    if error.note is None:
-        raise error
+def _existing(pool: ArqRedis, options: dict[str, Any], job_id: str) -> ArqJob:
+    """The job that has the key."""
     queue = options.get("_queue_name") or pool.default_queue_name
-    return ArqJob(error.note, pool, queue, pool.job_deserializer)
+    return ArqJob(job_id, pool, queue, pool.job_deserializer)
 
 
 async def _can_run(pool: ArqRedis, entry: KeyInfo) -> bool:

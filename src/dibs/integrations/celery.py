@@ -44,6 +44,9 @@ __all__ = ["unique"]
 TOKEN, KEY, SENDING = "dibs_token", "dibs_key", "dibs_sending"
 """The headers of a message, the last one of a retry. Its arguments may give another key where they
 have been decoded, and a worker that drops a task does not see them."""
+_CANVAS = {"chain", "chord", "group_id", "parent_id"}
+"""Options of a task that Celery sends as part of something larger: a duplicate that is raised there
+would leave the other parts unsent, or be lost in a worker. It is the result of the part."""
 
 
 def unique(dibs: Dibs, template: str, **options: Unpack[TransactionKeywords]) -> type[Task]:
@@ -106,7 +109,7 @@ class _UniqueTask(Task):
             try:
                 token = stack.enter_context(queueing)
             except Duplicate as error:
-                return self._answer(error, task_id, options)
+                return self._answer(error, args, kwargs, task_id, options)
             headers = {**(options.pop("headers", None) or {}), TOKEN: token, KEY: key}
             return send(new_id, *positional, headers=headers, **options)
         return None
@@ -174,15 +177,18 @@ class _UniqueTask(Task):
         # An older result is that of an earlier task with the same id.
         return ago >= (entry.age or 0.0)
 
-    def _answer(self, error: Duplicate, task_id: str | None, options: dict[str, Any]) -> Any:
-        """What the caller gets instead of another task. Duplicate: it is not known which."""
-        if error.note is None:
-            raise error
+    def _answer(
+        self, error: Duplicate, args: Any, kwargs: Any, task_id: str | None, options: dict[str, Any]
+    ) -> Any:
+        """What the caller gets instead of another task. Duplicate: it is wanted, or not known which
+        one is there."""
         if task_id is not None and task_id != error.note:
             self._fail(error, task_id, _awaited(task_id, options))
         elif options.get("link") or options.get("link_error"):
-            log_callbacks(error.name, error.note)
-        return self.AsyncResult(error.note)
+            log_callbacks(error.name, error.note or "?")
+        if error.note is not None and not _CANVAS.isdisjoint(options):
+            return self.AsyncResult(error.note)
+        return self.dibs_jobs.answer(error, args or (), kwargs or {}, self.AsyncResult)
 
     def _fail(self, error: Duplicate, task_id: str, request: Any) -> None:
         """Let *error* be the result of a task that is not run: a caller may wait for it."""

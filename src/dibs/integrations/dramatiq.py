@@ -78,9 +78,9 @@ class _UniqueActor(Actor[Any, Any]):
             try:
                 token = stack.enter_context(queueing)
             except Duplicate as error:
-                if error.note is None:
-                    raise
-                return message.copy(message_id=error.note)
+                return self.dibs_jobs.answer(
+                    error, args, kwargs or {}, lambda first: message.copy(message_id=first)
+                )
             broker: Any = self.broker
             return broker.enqueue(message.copy(options={TOKEN: token, KEY: key}), delay=delay)
 

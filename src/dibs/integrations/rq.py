@@ -107,9 +107,7 @@ class UniqueQueue(Queue):
             try:
                 token = stack.enter_context(jobs.queueing(key, job.id, delay, self._can_run))
             except Duplicate as error:
-                if error.note is None:
-                    raise
-                return self._there(error.note)
+                return jobs.answer(error, job.args, job.kwargs, self._there)
             job.meta[TOKEN], job.meta[KEY] = token, key
             return send()
 

@@ -98,13 +98,15 @@ class _UniqueKicker(AsyncKicker[..., Any]):
                 queueing = self.dibs_jobs.queueing(key, task_id, _delay(self.labels))
                 token = await stack.enter_async_context(queueing)
             except Duplicate as error:
-                if error.note is None:
-                    raise
-                return AsyncTaskiqTask(error.note, self.broker.result_backend, self.return_type)
+                answer = self.dibs_jobs.answer(error, args, kwargs, self._existing)
+                return await answer if inspect.isawaitable(answer) else answer
             # Another one: a kicker can be used for several tasks, and labels may be the task's own.
             labels = {**self.labels, TOKEN: token, KEY: key}
             kicker = AsyncKicker[..., Any](self.task_name, self.broker, labels, self.return_type)
             return await kicker.with_task_id(task_id).kiq(*args, **kwargs)
+
+    def _existing(self, task_id: str) -> AsyncTaskiqTask[Any]:
+        return AsyncTaskiqTask(task_id, self.broker.result_backend, self.return_type)
 
 
 def _delay(labels: dict[str, Any]) -> float:

@@ -64,6 +64,7 @@ class UniqueJobs:
         self.key_of = key.of
         self.in_queue = key.options.in_queue
         self.sent = key.sent
+        self.answer = key.answer
         opener, options = key.options.within, key.record_options
         self._within = None if opener is None else transactions(dibs, opener, options)
 

@@ -3,9 +3,11 @@
 import hashlib
 import inspect
 import logging
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 from urllib.parse import quote
+from weakref import WeakKeyDictionary
 
 from .._interface import (
     UNGUARDED_TOKEN,
@@ -31,6 +33,9 @@ AGAIN_AFTER, AGAIN_WITHIN = 1.0, 10.0
 deliver again what waits for longer than their own timeout."""
 RUN_NAME = "job:{id}"
 """What events call the claim on the id of a job."""
+_FIELD = re.compile(r"\{[^{}]*\}")
+_DECLARED: "WeakKeyDictionary[object, dict[str, str]]" = WeakKeyDictionary()
+"""For each client, the name of the job that was the first to have a shape of keys."""
 TASK = "{task}"
 """The field of a template that is the name of the job itself."""
 LONGEST_ID = 200
@@ -218,6 +223,8 @@ class UniqueKey:
         self.sent = function if within is None else shown(within, function)
         """The function as those see it who send a job."""
         self.of = Template(written, self.sent)
+        self.shape = _FIELD.sub("{}", written)
+        """What its keys have in common: jobs with the same one can have the same key."""
         self.name = template
         self.task = task
         self.options = options
@@ -357,6 +364,16 @@ def log_loss(name: str, job_id: str) -> None:
     _log.warning(
         "%s: the claim of job %s was lost while it ran; it may have run twice", name, job_id
     )
+
+
+def declare(client: object, key: UniqueKey) -> None:
+    """Warn if another job has keys of the same shape: one would be answered as the other."""
+    first = _DECLARED.setdefault(client, {}).setdefault(key.shape, key.task)
+    if first != key.task:
+        _log.warning(
+            "%s: %s and %s have the same keys, and are duplicates of each other; add {task}, or "
+            "use another template", key.name, first, key.task,
+        )  # fmt: skip
 
 
 def log_callbacks(name: str, job_id: str) -> None:

@@ -246,6 +246,28 @@ def test_one_unique_on_two_jobs_needs_their_names_in_the_template(own_server: Se
 def own_task(task: str) -> None: ...
 
 
+@pytest.mark.parametrize(
+    ("template", "is_shared"),
+    [("{account}:mail", True), ("{account.id}:mail", True), ("{task}:mail", False), ("a", False)],
+)
+def test_two_jobs_with_the_same_keys_are_a_line_in_the_log(
+    own_server: Server, caplog: pytest.LogCaptureFixture, template: str, is_shared: bool
+) -> None:
+    """Each has its own `unique`, which may be what is wanted. A job may be declared twice."""
+    with Dibs(own_server.url) as dibs, Dibs(own_server.url, namespace="other:") as other:
+        for client, task, mine in [
+            (dibs, "invoice", "{account}:mail"),
+            (dibs, "invoice", "{account}:mail"),
+            (other, "reminder", template),
+            (dibs, "reminder", template),
+        ]:
+            assert not caplog.records
+            UniqueJobs(client, UniqueKey(mine, report, UniqueOptions(), task))
+        lines = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+        said = f"{template}: invoice and reminder have the same keys"
+        assert [each.startswith(said) for each in lines] == ([True] if is_shared else [])
+
+
 def test_mistakes_name_the_job(own_server: Server) -> None:
     """An id that is too long, an argument that is missing."""
     with Dibs(own_server.url, budget=5) as dibs:

@@ -41,6 +41,7 @@ from .._unique import (
     NotRun,
     UniqueKey,
     again_after,
+    declare,
     is_done,
     is_own,
     is_waiting,
@@ -59,6 +60,7 @@ class UniqueJobs:
     """What a framework asks for that runs jobs. *dibs*: where the keys are."""
 
     def __init__(self, dibs: "Dibs", key: UniqueKey) -> None:
+        declare(dibs, key)
         self._dibs = dibs
         self._key = key
         self.key_of = key.of

@@ -27,10 +27,15 @@ from ..errors import Duplicate, LeaseLost, UsageError
 _log = logging.getLogger("dibs")
 
 STARTED = "started"
-"""In place of a token: a retry of a job that was unique until it started, and needs no claim."""
+"""In place of a token: a retry of a job that was unique until it started, and needs no claim. With
+`alone`, before the token of its turn."""
 AGAIN_AFTER, AGAIN_WITHIN = 1.0, 10.0
 """How long a delivery waits in the queue that meets an earlier one, at least and at most; brokers
 deliver again what waits for longer than their own timeout."""
+ALONE = "job:alone:"
+"""Before the key of a job: the claim on being the one that runs, its turn."""
+TURN_WITHIN = 5.0
+"""How long a worker waits for the turn of a job that cannot be sent for later, at most."""
 RUN_NAME = "job:{id}"
 """What events call the claim on the id of a job."""
 _FIELD = re.compile(r"\{[^{}]*\}")
@@ -48,6 +53,9 @@ class UniqueKeywords(TypedDict, total=False):
     until: Literal["start", "end"] | Seconds
     """How long another job with the same key is a duplicate: until the job starts, until it ends,
     or (seconds) until that long after its end."""
+    alone: bool
+    """With `until="start"`: of the jobs with the same key one runs at a time. So one runs, and at
+    most one waits, which begins when that has ended."""
     queued: Seconds
     """How long the key stays taken while the job waits in the queue, beyond its own delay."""
     lease: Seconds
@@ -78,6 +86,7 @@ class UniqueOptions:
         self,
         *,
         until: Literal["start", "end"] | Seconds = "end",
+        alone: bool = False,
         queued: Seconds = 3600,
         lease: Seconds = 10,
         on_duplicate: "Literal['return', 'raise'] | Callable[..., Any]" = "return",
@@ -88,6 +97,9 @@ class UniqueOptions:
             raise UsageError(said)
         if isinstance(until, str) and until not in ("start", "end"):
             raise UsageError(f'until must be "start", "end" or seconds, not {until!r}')
+        if alone and until != "start":
+            raise UsageError('alone=True goes with until="start": with others no two run at once')
+        self.alone = alone
         self.on_duplicate = on_duplicate
         self.queued = seconds(queued, "queued")
         self.lease = seconds(lease, "lease")
@@ -102,6 +114,7 @@ class UniqueOptions:
         wait = 1.5 * self.lease + 0.5
         self.claim = ClaimOptions(window=window, after=after, **terms)
         self.patient_claim = ClaimOptions(window=window, after=after, wait=wait, **terms)
+        self.turn = ClaimOptions(window=window, after="release", **terms)
         self.run = ClaimOptions(window=self.queued, after="hold", **terms)
         """How the id of a job is claimed."""
         self.on_outage: OutagePolicy | None = on_outage
@@ -166,6 +179,13 @@ class Job(NamedTuple):
     """Whether a delivery that meets an earlier one can be sent once more."""
     sent_by: str | None = None
     """What the message of a retry brought: the `sending` of the run that sent it."""
+    patience: float = 0.0
+    """How long a worker waits for its turn, in seconds: it cannot be sent for later."""
+
+    @property
+    def has_started(self) -> bool:
+        """Whether this is a retry of a job that was unique until it started."""
+        return self.token is not None and self.token.startswith(STARTED)
 
     @property
     def sending(self) -> str:
@@ -262,6 +282,20 @@ class UniqueKey:
             raise UsageError(f"{self.task or self.name}: {said}")
         return ClaimRequest(key, self.options.claim, None, self.name, job_id)
 
+    def turns(self, key: str, job: Job) -> list[ClaimRequest]:
+        """The ways to get the turn of *job* to run, one after the other; none: it needs none."""
+        if not self.options.alone:
+            return []
+        text, name, options = ALONE + key, ALONE + self.name, self.options.turn
+        if job.patience:
+            options = ClaimOptions(
+                window=options.window, after="release", wait=job.patience, **self.options.terms
+            )
+        anew = ClaimRequest(text, options, None, name, job.id)
+        if not job.has_started or (own := claimed_by(key, job.token)) is None:
+            return [anew]
+        return [ClaimRequest(text, options, None, name, None, own[1]), anew]
+
     def run_request(self, job: Job) -> ClaimRequest | None:
         """The claim on one run of *job*; None: it is not needed."""
         if job.attempt is None:
@@ -286,6 +320,17 @@ class UniqueKey:
         if job.token in (None, UNGUARDED_TOKEN):
             return anew
         return [self.request(key, token=job.token), *anew]
+
+
+def claimed_by(key: str, token: str | None) -> tuple[str, str] | None:
+    """What the message of a job with *key* has claimed, which nobody renews: a key and its token.
+
+    None: nothing.
+    """
+    if token in (None, STARTED):
+        return None
+    own = token.removeprefix(f"{STARTED}:")
+    return None if own == UNGUARDED_TOKEN else (key if own == token else ALONE + key, own)
 
 
 def without_parameters(function: Callable[..., Any], names: Iterable[str]) -> Callable[..., Any]:
@@ -314,7 +359,18 @@ def is_anothers(error: Duplicate, job: Job) -> bool:
     """Whether another job does the work of *job*. False: its own run, or a transaction that may be
     rolled back, is in the way."""
     is_open = error.source == "table" and error.state == "running"
-    return error.key != job.run_key and not is_open
+    return error.key != job.run_key and not is_open and not is_turn(error)
+
+
+def is_turn(error: Duplicate) -> bool:
+    """Whether a job has to wait until the one that runs has ended."""
+    return error.key.startswith(ALONE)
+
+
+def turn_after(age: float | None) -> float:
+    """When to send a job once more that waits for its turn, in seconds. *age*: for how long the
+    other one has been running: what ran for an hour is not asked for every second."""
+    return min(max((age or 0.0) / 2, AGAIN_AFTER), AGAIN_WITHIN)
 
 
 def wait_for_transaction(job: Job, lease: float) -> float:
@@ -348,7 +404,9 @@ def is_waiting(entry: KeyInfo, job_id: str | None, lease: float) -> bool:
 
 def log_refusal(name: str, job: Job, error: Duplicate) -> None:
     """A worker does not run *job*."""
-    if error.key == job.run_key:
+    if is_turn(error):
+        _log.debug("%s: job %s waits: job %s runs", name, job.id, error.note or "?")
+    elif error.key == job.run_key:
         _log.info("%s: job %s is not run: another delivery of it is there", name, job.id)
     else:
         _log.info("%s: job %s is not run: job %s is there", name, job.id, error.note or "?")

@@ -22,7 +22,7 @@ from . import needs
 
 with needs("arq"):
     from arq import ArqRedis, Retry
-    from arq.constants import default_queue_name
+    from arq.constants import default_queue_name, retry_key_prefix
     from arq.jobs import Job as ArqJob
     from arq.jobs import JobResult, JobStatus
     from arq.worker import Function, Worker
@@ -30,7 +30,7 @@ with needs("arq"):
 from .. import AsyncDibs, Duplicate, UsageError
 from .._interface import KeyInfo
 from ._async.jobs import AsyncUniqueJobs
-from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions, without_parameters
+from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions, is_turn, without_parameters
 
 __all__ = ["enqueue_job", "unique"]
 
@@ -160,10 +160,15 @@ def _guarded(function: Callable[..., Any], jobs: AsyncUniqueJobs) -> Callable[..
         claim_id = claim_id or ctx["job_id"]
         claim = await _kept(ctx["redis"], claim_id)
         claim = claim or _Claim(token, key or jobs.key_of(args, kwargs))
+        job = Job(ctx["job_id"], claim.token)
         try:
-            run = await jobs.start(claim.key, Job(ctx["job_id"], claim.token))
-        except Duplicate:
-            return None
+            run = await jobs.start(claim.key, job)
+        except Duplicate as error:
+            if not is_turn(error):
+                return None
+            # It has not run: this try does not count.
+            await ctx["redis"].decr(retry_key_prefix + job.id)
+            raise Retry(await jobs.comes_again_in(error, job)) from None
         async with run:
             try:
                 return await function(ctx, *args, **kwargs)

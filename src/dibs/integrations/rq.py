@@ -28,7 +28,15 @@ with needs("rq"):
 from .. import Dibs, Duplicate, UsageError
 from .._interface import KeyInfo
 from ._sync.jobs import Run, UniqueJobs
-from ._unique import Job, NotRun, TransactionKeywords, TransactionOptions, UniqueKey
+from ._unique import (
+    TURN_WITHIN,
+    Job,
+    NotRun,
+    TransactionKeywords,
+    TransactionOptions,
+    UniqueKey,
+    is_turn,
+)
 
 __all__ = ["UniqueQueue", "unique"]
 
@@ -155,8 +163,8 @@ def _guarded(function: Callable[P, T], jobs: UniqueJobs) -> Callable[P, T | None
         if job is None:
             return function(*args, **kwargs)
         run = _start(jobs, job, args, kwargs)
-        if run is None:
-            return None
+        if not isinstance(run, Run):
+            return cast(Any, run)
         with run, _TriedAgain(run, job) as again:
             result = _called(run, function, args, kwargs)
             again.look_at(result)
@@ -197,8 +205,8 @@ def _async_guarded(function: Callable[..., Any], jobs: UniqueJobs) -> Callable[.
         if job is None:
             return await function(*args, **kwargs)
         run = _start(jobs, job, args, kwargs)
-        if run is None:
-            return None
+        if not isinstance(run, Run):
+            return run
         with run, _TriedAgain(run, job) as again:  # RQ runs nothing else on this loop
             result = await function(*args, **kwargs)
             again.look_at(result)
@@ -221,12 +229,19 @@ def _running_job(jobs: UniqueJobs) -> Any:
     return job
 
 
-def _start(jobs: UniqueJobs, job: Any, args: Any, kwargs: Any) -> Run | None:
-    """The run of *job*; None: it is a duplicate."""
+def _start(jobs: UniqueJobs, job: Any, args: Any, kwargs: Any) -> Run | Retry | None:
+    """The run of *job*; a Retry: it is not its turn; None: it is a duplicate."""
+    timeout = job.timeout or 0  # -1: there is none
+    patience = min(TURN_WITHIN, timeout / 2) if timeout > 0 else TURN_WITHIN
     try:
         key = job.meta.get(KEY) or jobs.key_of(args, kwargs)
-        return jobs.start(key, Job(job.id, job.meta.get(TOKEN)))
+        return jobs.start(key, Job(job.id, job.meta.get(TOKEN), patience=patience))
     except Duplicate as error:
+        if is_turn(error):
+            # It goes to the end of its queue. It has not run: this does not count as a retry.
+            retries = job.number_of_retries or 0
+            job.number_of_retries = retries - 1
+            return Retry(max=retries + 1)
         job.meta[DUPLICATE_OF] = error.note
         job.save_meta()
         return None

@@ -35,7 +35,15 @@ with needs("taskiq"):
 
 from .. import AsyncDibs, Duplicate
 from ._async.jobs import AsyncRun, AsyncUniqueJobs
-from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions, without_parameters
+from ._unique import (
+    TURN_WITHIN,
+    Job,
+    UniqueKey,
+    UniqueKeywords,
+    UniqueOptions,
+    is_turn,
+    without_parameters,
+)
 
 __all__ = ["unique"]
 
@@ -234,7 +242,8 @@ async def _started(jobs: AsyncUniqueJobs, context: Context) -> AsyncRun:
     message, broker = context.message, context.broker
     labels = message.labels
     attempt = f"{labels.get('_retries', 0)}.{labels.get('X-Taskiq-requeue', 0)}"
-    job = Job(message.task_id, labels.get(TOKEN) or None, attempt, sent_by=labels.get(SENDING))
+    token, sending = labels.get(TOKEN) or None, labels.get(SENDING)
+    job = Job(message.task_id, token, attempt, sent_by=sending, patience=TURN_WITHIN)
     try:
         key = labels.get(KEY) or jobs.key_of(tuple(message.args), message.kwargs)
         return await jobs.start(key, job)
@@ -242,7 +251,8 @@ async def _started(jobs: AsyncUniqueJobs, context: Context) -> AsyncRun:
         delay = await jobs.comes_again_in(error, job)
         if delay is not None:
             # Most brokers have no delay. It is not acknowledged before it was sent once more.
-            await asyncio.sleep(delay)
+            if not is_turn(error):  # for which it has waited
+                await asyncio.sleep(delay)
             await broker.kick(broker.formatter.dumps(message))
         elif error.key != job.run_key:  # a caller may wait for it
             result = TaskiqResult[Any](

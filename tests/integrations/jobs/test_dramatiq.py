@@ -66,6 +66,24 @@ def test_an_actor_is_unique_until_it_ends(jobs: Any, control: JobControl, key: s
     assert ended(third) == key
 
 
+def test_one_message_runs_and_one_waits(jobs: Any, control: JobControl, key: str) -> None:
+    """Never two at once, also if the first is tried again; the second begins after its end."""
+    first = jobs.alone.send(key)
+    control.started(key)
+    second = jobs.alone.send(key)
+    assert second.message_id != first.message_id
+    assert jobs.alone.send(key).message_id == second.message_id
+    control.send(key, "retry")
+    assert control.started(key).id == first.message_id
+    for each in range(3):
+        assert ended(jobs.plain.send(str(each))) == str(each)
+    assert control.runs(key) == [first.message_id] * 2
+    control.send(key)
+    assert control.started(key).id == second.message_id
+    control.send(key)
+    assert [ended(first), ended(second)] == [key] * 2
+
+
 def test_an_actor_can_be_unique_until_it_starts(jobs: Any, control: JobControl, key: str) -> None:
     """While it runs, one more may wait; a third is that one."""
     first = jobs.until_started.send(key)

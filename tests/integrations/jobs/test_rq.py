@@ -18,7 +18,7 @@ from rq.serializers import JSONSerializer
 from dibs import Dibs, Unavailable, UsageError
 from dibs.integrations.rq import UniqueQueue, unique
 from dibs.testing import Server, eventually
-from tests.integrations.jobs.conftest import loaded_anew, running
+from tests.integrations.jobs.conftest import StartWorker, loaded_anew, running
 from tests.integrations.jobs.job_control import JobControl
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of redis-py, in RQ
@@ -86,6 +86,30 @@ def test_a_second_job_in_the_queue_is_the_first(
     assert nobody.enqueue(jobs.work, key + "x").id != first.id
     assert nobody.job_ids.count(first.id) == 1
     assert queue.count == 0
+
+
+def test_one_job_runs_and_one_waits(
+    jobs: Any, queue: UniqueQueue, control: JobControl, key: str, start_worker: StartWorker
+) -> None:
+    """Never two at once, also if the first is tried again. What waits counts as no retry."""
+    start_worker("-c", WORKER, "default")
+    first = queue.enqueue(jobs.alone, key, retry=Retry(max=1))
+    control.started(key)
+    second = queue.enqueue(jobs.alone, key)
+    assert second.id != first.id
+    assert queue.enqueue(jobs.alone, key).id == second.id
+    control.send(key, "fail")
+    assert control.started(key).id == first.id
+    # It goes through the queue while another one runs.
+    eventually(lambda: any(each.type.name == "RETRIED" for each in second.results()), within=90)
+    assert ended(queue.enqueue(jobs.plain, key)) == key
+    assert control.runs(key) == [first.id, first.id]
+    control.send(key)
+    assert control.started(key).id == second.id
+    control.send(key, "retry")
+    assert control.started(key).id == second.id
+    control.send(key)
+    assert [ended(first), ended(second)] == [key] * 2
 
 
 def test_a_job_is_unique_until_it_ends(

@@ -16,6 +16,9 @@ With `within=` a run is a transaction, and what it has done is recorded in that:
 jobs are unique for some time after their end, else under the key and the id of the job. A delivery
 after the end is answered by that record, so that its result reaches the framework; the claim on
 the id leaves nothing behind then.
+
+With `alone=True` a job claims its turn before it starts: a second key, which it has to its end, and
+which a retry takes along. One that does not get it waits: its message is sent once more.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -24,7 +27,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..._interface import (
-    UNGUARDED_TOKEN,
     KeyInfo,
     claiming,
     inspector,
@@ -40,13 +42,16 @@ from .._unique import (
     NotRun,
     UniqueKey,
     again_after,
+    claimed_by,
     declare,
     is_done,
     is_own,
+    is_turn,
     is_waiting,
     log_loss,
     log_refusal,
     log_replay,
+    turn_after,
     wait_for_transaction,
 )
 
@@ -128,12 +133,24 @@ class AsyncUniqueJobs:
             delivery: AsyncClaim | None = None
             if request is not None:
                 delivery = await record.enter_async_context(claiming(self._dibs, request))
-            claim = None if job.token == STARTED else await self._claimed(stack, key, job)
+            turn = await self._turn(stack, key, job)
+            claim = None if job.has_started else await self._claimed(stack, key, job)
             if claim is not None and self._key.options.is_over_at_start:
                 await claim.finish()
+            claim = turn or claim
             ends = (record.pop_all(), stack.pop_all())
             return AsyncRun(job, self._key, self._within, claim, delivery, *ends)
         raise AssertionError("an AsyncExitStack suppresses nothing by itself")
+
+    async def _turn(self, stack: AsyncExitStack, key: str, job: Job) -> "AsyncClaim | None":
+        """The claim on being the one that runs; None: several may. Duplicate: another one does."""
+        for request in self._key.turns(key, job):
+            try:
+                return await stack.enter_async_context(claiming(self._dibs, request))
+            except LeaseLost:
+                if request.token is None:
+                    raise
+        return None
 
     async def _claimed(self, stack: AsyncExitStack, key: str, job: Job) -> "AsyncClaim":
         *tries, last = self._key.tries(key, job)
@@ -151,6 +168,8 @@ class AsyncUniqueJobs:
 
     async def comes_again_in(self, error: Duplicate, job: Job) -> float | None:
         """When to send *job* once more, in seconds; None: not at all, or another delivery does."""
+        if is_turn(error):
+            return await self._turn_in(error) if job.comes_again else None
         delay = again_after(error, job, self._key.options.lease)
         if delay is None:
             return None
@@ -162,12 +181,20 @@ class AsyncUniqueJobs:
         except Unavailable:
             return delay
 
+    async def _turn_in(self, error: Duplicate) -> float:
+        # Each delivery is sent again: one that came too early must not be lost.
+        try:
+            entry = await inspector(self._dibs).entry(error.key)
+        except (Unavailable, UsageError):  # it cannot be asked
+            entry = None
+        return turn_after(None if entry is None else entry.age)
+
     async def give_back(self, key: str, token: str) -> bool:
         """Free the key of a job that will not run. False: it is running, or was free."""
-        if token in (STARTED, UNGUARDED_TOKEN):
+        if (claimed := claimed_by(key, token)) is None:
             return False
         try:  # without continuing it: for others it never looks as if it ran
-            return await inspector(self._dibs).release(key, token) == "released"
+            return await inspector(self._dibs).release(*claimed) == "released"
         except Unavailable:
             return False
 
@@ -230,12 +257,14 @@ class AsyncRun:
         None: there is nothing to keep.
         """
         self._kept = self._key.options.in_queue(delay)
-        if self._key.options.is_over_at_start:
+        options = self._key.options
+        if options.is_over_at_start and not options.alone:
             return STARTED
         if self._claim is None or not self._claim.is_open or self._claim.lost:
-            return None
+            return STARTED if options.alone else None
         self._is_lent = True
-        return lend(self._claim)
+        token = lend(self._claim)
+        return f"{STARTED}:{token}" if options.alone else token
 
     def take_back(self) -> None:
         """The next run could not be sent: this one ends as if there were none."""

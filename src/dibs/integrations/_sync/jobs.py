@@ -17,6 +17,9 @@ With `within=` a run is a transaction, and what it has done is recorded in that:
 jobs are unique for some time after their end, else under the key and the id of the job. A delivery
 after the end is answered by that record, so that its result reaches the framework; the claim on
 the id leaves nothing behind then.
+
+With `alone=True` a job claims its turn before it starts: a second key, which it has to its end, and
+which a retry takes along. One that does not get it waits: its message is sent once more.
 """
 
 from collections.abc import Generator, Callable
@@ -25,7 +28,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..._interface import (
-    UNGUARDED_TOKEN,
     KeyInfo,
     claiming,
     inspector,
@@ -41,13 +43,16 @@ from .._unique import (
     NotRun,
     UniqueKey,
     again_after,
+    claimed_by,
     declare,
     is_done,
     is_own,
+    is_turn,
     is_waiting,
     log_loss,
     log_refusal,
     log_replay,
+    turn_after,
     wait_for_transaction,
 )
 
@@ -129,12 +134,24 @@ class UniqueJobs:
             delivery: Claim | None = None
             if request is not None:
                 delivery = record.enter_context(claiming(self._dibs, request))
-            claim = None if job.token == STARTED else self._claimed(stack, key, job)
+            turn = self._turn(stack, key, job)
+            claim = None if job.has_started else self._claimed(stack, key, job)
             if claim is not None and self._key.options.is_over_at_start:
                 claim.finish()
+            claim = turn or claim
             ends = (record.pop_all(), stack.pop_all())
             return Run(job, self._key, self._within, claim, delivery, *ends)
         raise AssertionError("an ExitStack suppresses nothing by itself")
+
+    def _turn(self, stack: ExitStack, key: str, job: Job) -> "Claim | None":
+        """The claim on being the one that runs; None: several may. Duplicate: another one does."""
+        for request in self._key.turns(key, job):
+            try:
+                return stack.enter_context(claiming(self._dibs, request))
+            except LeaseLost:
+                if request.token is None:
+                    raise
+        return None
 
     def _claimed(self, stack: ExitStack, key: str, job: Job) -> "Claim":
         *tries, last = self._key.tries(key, job)
@@ -152,6 +169,8 @@ class UniqueJobs:
 
     def comes_again_in(self, error: Duplicate, job: Job) -> float | None:
         """When to send *job* once more, in seconds; None: not at all, or another delivery does."""
+        if is_turn(error):
+            return self._turn_in(error) if job.comes_again else None
         delay = again_after(error, job, self._key.options.lease)
         if delay is None:
             return None
@@ -163,12 +182,20 @@ class UniqueJobs:
         except Unavailable:
             return delay
 
+    def _turn_in(self, error: Duplicate) -> float:
+        # Each delivery is sent again: one that came too early must not be lost.
+        try:
+            entry = inspector(self._dibs).entry(error.key)
+        except (Unavailable, UsageError):  # it cannot be asked
+            entry = None
+        return turn_after(None if entry is None else entry.age)
+
     def give_back(self, key: str, token: str) -> bool:
         """Free the key of a job that will not run. False: it is running, or was free."""
-        if token in (STARTED, UNGUARDED_TOKEN):
+        if (claimed := claimed_by(key, token)) is None:
             return False
         try:  # without continuing it: for others it never looks as if it ran
-            return inspector(self._dibs).release(key, token) == "released"
+            return inspector(self._dibs).release(*claimed) == "released"
         except Unavailable:
             return False
 
@@ -231,12 +258,14 @@ class Run:
         None: there is nothing to keep.
         """
         self._kept = self._key.options.in_queue(delay)
-        if self._key.options.is_over_at_start:
+        options = self._key.options
+        if options.is_over_at_start and not options.alone:
             return STARTED
         if self._claim is None or not self._claim.is_open or self._claim.lost:
-            return None
+            return STARTED if options.alone else None
         self._is_lent = True
-        return lend(self._claim)
+        token = lend(self._claim)
+        return f"{STARTED}:{token}" if options.alone else token
 
     def take_back(self) -> None:
         """The next run could not be sent: this one ends as if there were none."""

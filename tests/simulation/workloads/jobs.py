@@ -41,8 +41,8 @@ class Broker:
     def __init__(self, world: World) -> None:
         self._world = world
         self._queue: list[tuple[float, int, Message]] = []
-        self._handled: dict[Process, Message] = {}
-        """What a worker has not acknowledged yet."""
+        self._unacknowledged: set[int] = set()
+        """The numbers of deliveries that a worker has."""
         self._sent = 0
 
     def send(self, message: Message, delay: float = 0.0) -> None:
@@ -51,26 +51,27 @@ class Broker:
         self._queue.append((CLOCK.now + delay, self._sent, message))
         self._queue.sort()
 
-    def take(self, process: Process) -> Message | None:
-        """The next message, for a worker in *process*; None: there is none now."""
+    def take(self, process: Process) -> tuple[int, Message] | None:
+        """The next delivery, for a worker in *process*: its number; None: there is none now."""
         if not self._queue or self._queue[0][0] > CLOCK.now:
             return None
-        message = self._handled[process] = self._queue.pop(0)[2]
-        self._world.later(_AGAIN, self._check, process, message)
-        return message
+        _, number, message = self._queue.pop(0)
+        self._unacknowledged.add(number)
+        self._world.later(_AGAIN, self._check, process, number, message)
+        return number, message
 
-    def acknowledge(self, process: Process) -> None:
-        """A worker in *process* is done with its message."""
-        self._handled.pop(process, None)
+    def acknowledge(self, number: int) -> None:
+        """A worker is done with its delivery *number*."""
+        self._unacknowledged.discard(number)
 
-    def _check(self, process: Process, message: Message) -> None:
-        if self._handled.get(process) is not message:
+    def _check(self, process: Process, number: int, message: Message) -> None:
+        if number not in self._unacknowledged:
             return
         if process.is_dead:
-            self.acknowledge(process)
+            self.acknowledge(number)
             self.send(message)
         else:
-            self._world.later(_AGAIN, self._check, process, message)
+            self._world.later(_AGAIN, self._check, process, number, message)
 
 
 class Execution:
@@ -132,12 +133,12 @@ class Jobs(Workload):
         jobs = AsyncUniqueJobs(dibs, UniqueKey("job:{number}", work, self.unique))
         producing = process.spawn(self._produce(process, jobs, random))
         while CLOCK.now < _END:
-            message = self.broker.take(process)
-            if message is None:
+            delivery = self.broker.take(process)
+            if delivery is None:
                 await asyncio.sleep(0.05)
             else:
-                await self._handle(process, jobs, message, random)
-                self.broker.acknowledge(process)
+                await self._handle(process, jobs, delivery[1], random)
+                self.broker.acknowledge(delivery[0])
         await producing
 
     # ---- producing

@@ -43,6 +43,8 @@ _DECLARED: "WeakKeyDictionary[object, dict[str, str]]" = WeakKeyDictionary()
 """For each client, the name of the job that was the first to have a shape of keys."""
 TASK = "{task}"
 """The field of a template that is the name of the job itself."""
+MOST_AT_ONCE = 100
+"""Jobs with the same key: each of them has a key, and all are tried until one is free."""
 LONGEST_ID = 200
 """Of a job, in characters: it is the note of a claim."""
 
@@ -56,6 +58,8 @@ class UniqueKeywords(TypedDict, total=False):
     alone: bool
     """With `until="start"`: of the jobs with the same key one runs at a time. So one runs, and at
     most one waits, which begins when that has ended."""
+    limit: int | None
+    """How many jobs with the same key may be there at once, up to 100; None: one."""
     queued: Seconds
     """How long the key stays taken while the job waits in the queue, beyond its own delay."""
     lease: Seconds
@@ -87,6 +91,7 @@ class UniqueOptions:
         *,
         until: Literal["start", "end"] | Seconds = "end",
         alone: bool = False,
+        limit: int | None = None,
         queued: Seconds = 3600,
         lease: Seconds = 10,
         on_duplicate: "Literal['return', 'raise'] | Callable[..., Any]" = "return",
@@ -99,7 +104,10 @@ class UniqueOptions:
             raise UsageError(f'until must be "start", "end" or seconds, not {until!r}')
         if alone and until != "start":
             raise UsageError('alone=True goes with until="start": with others no two run at once')
+        if limit is not None and (type(limit) is not int or not 1 <= limit <= MOST_AT_ONCE):
+            raise UsageError(f"limit must be a number from 1 to {MOST_AT_ONCE}, not {limit!r}")
         self.alone = alone
+        self.limit = limit or 1
         self.on_duplicate = on_duplicate
         self.queued = seconds(queued, "queued")
         self.lease = seconds(lease, "lease")
@@ -165,6 +173,14 @@ class TransactionOptions(UniqueOptions):
             for each in usual
         )
         return at_once, patient
+
+
+class Sending(NamedTuple):
+    """What the message of a job takes along."""
+
+    token: str
+    key: str
+    """Of several that the job may have, the one that was free."""
 
 
 class Job(NamedTuple):
@@ -263,6 +279,10 @@ class UniqueKey:
         if self.options.on_duplicate == "raise" or error.note is None:
             raise error
         return existing(error.note)
+
+    def slots(self, key: str) -> list[str]:
+        """The keys that a job with *key* may have, one of them."""
+        return [key, *(f"{key}#{number}" for number in range(2, self.options.limit + 1))]
 
     @property
     def record_options(self) -> ClaimOptions:

@@ -106,7 +106,7 @@ async def enqueue_job(
     queueing = jobs.queueing(key, job_id, delay, functools.partial(_can_run, pool))
     async with AsyncExitStack() as stack:
         try:
-            token = await stack.enter_async_context(queueing)
+            token, key = await stack.enter_async_context(queueing)
         except Duplicate as error:
             answer = jobs.answer(error, args, sent, functools.partial(_existing, pool, kwargs))
             return await answer if inspect.isawaitable(answer) else answer
@@ -174,7 +174,7 @@ def _guarded(function: Callable[..., Any], jobs: AsyncUniqueJobs) -> Callable[..
                 return await function(ctx, *args, **kwargs)
             except Retry as again:
                 delay = (again.defer_score or 0) / 1000
-                claim = claim._replace(token=run.hand_on(delay))
+                claim = claim._replace(token=run.hand_on(delay), key=run.key)
                 await _keep(ctx["redis"], claim_id, claim, jobs.in_queue(delay))
                 raise
 

@@ -107,10 +107,11 @@ class _UniqueTask(Task):
         queueing = self.dibs_jobs.queueing(key, new_id, delay, self._can_run)
         with ExitStack() as stack:
             try:
-                token = stack.enter_context(queueing)
+                sending = stack.enter_context(queueing)
             except Duplicate as error:
                 return self._answer(error, args, kwargs, task_id, options)
-            headers = {**(options.pop("headers", None) or {}), TOKEN: token, KEY: key}
+            own: dict[str, Any] = options.pop("headers", None) or {}
+            headers = {**own, TOKEN: sending.token, KEY: sending.key}
             return send(new_id, *positional, headers=headers, **options)
         return None
 
@@ -134,8 +135,8 @@ class _UniqueTask(Task):
         run: Run | None = getattr(request, "dibs_run", None)
         claimed = {TOKEN: _header(request, TOKEN), SENDING: _header(request, SENDING)}
         if run is not None:
-            claimed = {TOKEN: run.hand_on(delay), SENDING: run.sending}
-        return {**claimed, KEY: _header(request, KEY) or key}
+            claimed = {TOKEN: run.hand_on(delay), SENDING: run.sending, KEY: run.key}
+        return {KEY: _header(request, KEY) or key, **claimed}
 
     def _send_on(
         self, send: Any, claimed: dict[str, Any], task_id: Any, positional: Any, options: Any

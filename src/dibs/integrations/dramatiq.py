@@ -76,13 +76,14 @@ class _UniqueActor(Actor[Any, Any]):
         queueing = self.dibs_jobs.queueing(key, message.message_id, (delay or 0) / 1000)
         with ExitStack() as stack:
             try:
-                token = stack.enter_context(queueing)
+                sending = stack.enter_context(queueing)
             except Duplicate as error:
                 return self.dibs_jobs.answer(
                     error, args, kwargs or {}, lambda first: message.copy(message_id=first)
                 )
             broker: Any = self.broker
-            return broker.enqueue(message.copy(options={TOKEN: token, KEY: key}), delay=delay)
+            claimed = {TOKEN: sending.token, KEY: sending.key}
+            return broker.enqueue(message.copy(options=claimed), delay=delay)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """In a worker, guarded. An actor that is called as a function is not."""
@@ -176,7 +177,7 @@ class _Runs(Middleware):
         run = self._here.run
         if run is not None and run.job_id == message.message_id:
             message.options[TOKEN] = run.hand_on((delay or 0) / 1000)
-            message.options[SENDING] = run.sending
+            message.options[SENDING], message.options[KEY] = run.sending, run.key
             self._here.is_sending = True
 
     def after_enqueue(self, broker: Any, message: Any, delay: int | None) -> None:

@@ -113,10 +113,10 @@ class UniqueQueue(Queue):
         key = jobs.key_of(job.args, job.kwargs)
         with ExitStack() as stack:
             try:
-                token = stack.enter_context(jobs.queueing(key, job.id, delay, self._can_run))
+                sending = stack.enter_context(jobs.queueing(key, job.id, delay, self._can_run))
             except Duplicate as error:
                 return jobs.answer(error, job.args, job.kwargs, self._there)
-            job.meta[TOKEN], job.meta[KEY] = token, key
+            job.meta[TOKEN], job.meta[KEY] = sending
             return send()
 
     def _there(self, job_id: str) -> Any:
@@ -261,7 +261,7 @@ class _TriedAgain:
             self._hand_on(Retry.get_interval(done, result.intervals))
 
     def _hand_on(self, delay: float) -> None:
-        self._job.meta[TOKEN] = self._run.hand_on(delay)
+        self._job.meta[TOKEN], self._job.meta[KEY] = self._run.hand_on(delay), self._run.key
         self._job.save_meta()
 
     def __enter__(self) -> "_TriedAgain":

@@ -104,12 +104,12 @@ class _UniqueKicker(AsyncKicker[..., Any]):
         async with AsyncExitStack() as stack:
             try:
                 queueing = self.dibs_jobs.queueing(key, task_id, _delay(self.labels))
-                token = await stack.enter_async_context(queueing)
+                sending = await stack.enter_async_context(queueing)
             except Duplicate as error:
                 answer = self.dibs_jobs.answer(error, args, kwargs, self._existing)
                 return await answer if inspect.isawaitable(answer) else answer
             # Another one: a kicker can be used for several tasks, and labels may be the task's own.
-            labels = {**self.labels, TOKEN: token, KEY: key}
+            labels = {**self.labels, TOKEN: sending.token, KEY: sending.key}
             kicker = AsyncKicker[..., Any](self.task_name, self.broker, labels, self.return_type)
             return await kicker.with_task_id(task_id).kiq(*args, **kwargs)
 
@@ -171,7 +171,7 @@ class _Runs(TaskiqMiddleware):
         for run in list(self._running.values()):
             if run.job_id == message.task_id:
                 message.labels[TOKEN] = run.hand_on(_delay(message.labels)) or ""
-                message.labels[SENDING] = run.sending
+                message.labels[SENDING], message.labels[KEY] = run.sending, run.key
                 self._sending.add(run.job_id)
         return message
 

@@ -1,4 +1,4 @@
-"""What a caller gets that enqueues a duplicate, in every framework: `on_duplicate`."""
+"""What is a duplicate where a job is enqueued, in every framework, and what its caller gets."""
 
 from __future__ import annotations
 
@@ -174,6 +174,16 @@ async def test_an_answer_that_asks_for_too_much_is_a_mistake(
     with pytest.raises(UsageError, match="on_duplicate= takes 'customer'"):
         async with enqueueing(framework, broker.url, on_duplicate=answer) as enqueue:
             await enqueue("acme")  # Celery creates a task at its first use
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+async def test_several_jobs_with_one_key_can_be_allowed(broker: Server, framework: str) -> None:
+    """With `limit=2` a third is a duplicate of the first."""
+    async with enqueueing(framework, broker.url, limit=2) as enqueue:
+        first, second = await enqueue("acme"), await enqueue("acme")
+        assert first != second
+        assert await enqueue("acme") == first
+        assert await enqueue("other") not in (first, second)
 
 
 def test_on_duplicate_is_one_of_three() -> None:

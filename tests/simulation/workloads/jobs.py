@@ -149,8 +149,8 @@ class Jobs(Workload):
             key = f"job:{random.randrange(2)}"
             job_id = f"{process.name}-{id_of(random)}-{number}"
             try:
-                async with jobs.queueing(key, job_id) as token:
-                    self.broker.send(Message(key, job_id, token))
+                async with jobs.queueing(key, job_id) as sending:
+                    self.broker.send(Message(sending.key, job_id, sending.token))
                     self.sent[job_id] = CLOCK.now
                 self.world.counts["queued"] += 1
             except (Duplicate, Unavailable, LeaseLost) as error:

@@ -40,6 +40,7 @@ from .._unique import (
     STARTED,
     Job,
     NotRun,
+    Sending,
     UniqueKey,
     again_after,
     claimed_by,
@@ -57,7 +58,7 @@ from .._unique import (
 
 if TYPE_CHECKING:
     from ... import AsyncDibs
-    from ..._interface import AsyncClaim, AsyncWithin
+    from ..._interface import AsyncClaim, AsyncClaiming, AsyncWithin
 
 
 class AsyncUniqueJobs:
@@ -81,24 +82,36 @@ class AsyncUniqueJobs:
         job_id: str,
         delay: float = 0.0,
         can_run: Callable[[KeyInfo], Awaitable[bool]] | None = None,
-    ) -> AsyncGenerator[str]:
-        """Claim *key* for a job that is sent in the block; yields the token for its message.
+    ) -> AsyncGenerator[Sending]:
+        """Claim *key* for a job that is sent in the block; yields what its message takes along.
 
         *can_run*: whether the job of an entry, which waits in its queue, may still be started; None
         means that it is not known. If the block raises, nothing stays claimed. Duplicate: such a
         job is there, `note` its id.
         """
-        request = self._key.queue_request(key, job_id)
-        taking = claiming(self._dibs, request)
-        try:
-            await taking.take()
-        except Duplicate as error:
-            if can_run is None or not await self._is_over(key, error, can_run):
-                raise
-            taking = claiming(self._dibs, request)
+        slot, taking = await self._free(key, job_id, can_run)
         async with taking as claim:
-            yield lend(claim)
+            yield Sending(lend(claim), slot)
             await claim.detach(ttl=self._key.options.in_queue(delay))
+
+    async def _free(
+        self, key: str, job_id: str, can_run: Callable[[KeyInfo], Awaitable[bool]] | None
+    ) -> "tuple[str, AsyncClaiming[Any]]":
+        """The first free key of a job, claimed. Duplicate: there is none."""
+        refusal: Duplicate | None = None
+        for slot in self._key.slots(key):
+            request = self._key.queue_request(slot, job_id)
+            taking = claiming(self._dibs, request)
+            try:
+                await taking.take()
+            except Duplicate as error:
+                refusal = refusal or error
+                if can_run is not None and await self._is_over(slot, error, can_run):
+                    return slot, claiming(self._dibs, request)
+            else:
+                return slot, taking
+        assert refusal is not None
+        raise refusal
 
     async def _is_over(
         self, key: str, error: Duplicate, can_run: Callable[[KeyInfo], Awaitable[bool]]
@@ -128,6 +141,16 @@ class AsyncUniqueJobs:
             raise
 
     async def _start(self, key: str, job: Job) -> "AsyncRun":
+        *others, last = self._key.slots(key) if job.token is None else [key]
+        for slot in others:
+            try:
+                return await self._start_with(slot, job)
+            except Duplicate as error:
+                if error.key == job.run_key:
+                    raise
+        return await self._start_with(last, job)
+
+    async def _start_with(self, key: str, job: Job) -> "AsyncRun":
         async with AsyncExitStack() as record, AsyncExitStack() as stack:
             request = self._key.run_request(job)
             delivery: AsyncClaim | None = None
@@ -139,7 +162,7 @@ class AsyncUniqueJobs:
                 await claim.finish()
             claim = turn or claim
             ends = (record.pop_all(), stack.pop_all())
-            return AsyncRun(job, self._key, self._within, claim, delivery, *ends)
+            return AsyncRun(job, key, self._key, self._within, claim, delivery, *ends)
         raise AssertionError("an AsyncExitStack suppresses nothing by itself")
 
     async def _turn(self, stack: AsyncExitStack, key: str, job: Job) -> "AsyncClaim | None":
@@ -205,6 +228,7 @@ class AsyncRun:
     def __init__(
         self,
         job: Job,
+        slot: str,
         key: UniqueKey,
         within: "AsyncWithin | None",
         claim: "AsyncClaim | None",
@@ -215,6 +239,8 @@ class AsyncRun:
         self.job_id = job.id
         self.sending = job.sending
         """What the message of its next run has to bring along."""
+        self.key = slot
+        """The key that it has, for that message too."""
         self._job = job
         self._key = key
         self._within = within

@@ -41,6 +41,7 @@ from .._unique import (
     STARTED,
     Job,
     NotRun,
+    Sending,
     UniqueKey,
     again_after,
     claimed_by,
@@ -58,7 +59,7 @@ from .._unique import (
 
 if TYPE_CHECKING:
     from ... import Dibs
-    from ..._interface import Claim, Within
+    from ..._interface import Claim, Claiming, Within
 
 
 class UniqueJobs:
@@ -82,24 +83,36 @@ class UniqueJobs:
         job_id: str,
         delay: float = 0.0,
         can_run: Callable[[KeyInfo], bool] | None = None,
-    ) -> Generator[str]:
-        """Claim *key* for a job that is sent in the block; yields the token for its message.
+    ) -> Generator[Sending]:
+        """Claim *key* for a job that is sent in the block; yields what its message takes along.
 
         *can_run*: whether the job of an entry, which waits in its queue, may still be started; None
         means that it is not known. If the block raises, nothing stays claimed. Duplicate: such a
         job is there, `note` its id.
         """
-        request = self._key.queue_request(key, job_id)
-        taking = claiming(self._dibs, request)
-        try:
-            taking.take()
-        except Duplicate as error:
-            if can_run is None or not self._is_over(key, error, can_run):
-                raise
-            taking = claiming(self._dibs, request)
+        slot, taking = self._free(key, job_id, can_run)
         with taking as claim:
-            yield lend(claim)
+            yield Sending(lend(claim), slot)
             claim.detach(ttl=self._key.options.in_queue(delay))
+
+    def _free(
+        self, key: str, job_id: str, can_run: Callable[[KeyInfo], bool] | None
+    ) -> "tuple[str, Claiming[Any]]":
+        """The first free key of a job, claimed. Duplicate: there is none."""
+        refusal: Duplicate | None = None
+        for slot in self._key.slots(key):
+            request = self._key.queue_request(slot, job_id)
+            taking = claiming(self._dibs, request)
+            try:
+                taking.take()
+            except Duplicate as error:
+                refusal = refusal or error
+                if can_run is not None and self._is_over(slot, error, can_run):
+                    return slot, claiming(self._dibs, request)
+            else:
+                return slot, taking
+        assert refusal is not None
+        raise refusal
 
     def _is_over(
         self, key: str, error: Duplicate, can_run: Callable[[KeyInfo], bool]
@@ -129,6 +142,16 @@ class UniqueJobs:
             raise
 
     def _start(self, key: str, job: Job) -> "Run":
+        *others, last = self._key.slots(key) if job.token is None else [key]
+        for slot in others:
+            try:
+                return self._start_with(slot, job)
+            except Duplicate as error:
+                if error.key == job.run_key:
+                    raise
+        return self._start_with(last, job)
+
+    def _start_with(self, key: str, job: Job) -> "Run":
         with ExitStack() as record, ExitStack() as stack:
             request = self._key.run_request(job)
             delivery: Claim | None = None
@@ -140,7 +163,7 @@ class UniqueJobs:
                 claim.finish()
             claim = turn or claim
             ends = (record.pop_all(), stack.pop_all())
-            return Run(job, self._key, self._within, claim, delivery, *ends)
+            return Run(job, key, self._key, self._within, claim, delivery, *ends)
         raise AssertionError("an ExitStack suppresses nothing by itself")
 
     def _turn(self, stack: ExitStack, key: str, job: Job) -> "Claim | None":
@@ -206,6 +229,7 @@ class Run:
     def __init__(
         self,
         job: Job,
+        slot: str,
         key: UniqueKey,
         within: "Within | None",
         claim: "Claim | None",
@@ -216,6 +240,8 @@ class Run:
         self.job_id = job.id
         self.sending = job.sending
         """What the message of its next run has to bring along."""
+        self.key = slot
+        """The key that it has, for that message too."""
         self._job = job
         self._key = key
         self._within = within

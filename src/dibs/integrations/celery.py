@@ -115,6 +115,18 @@ class _UniqueTask(Task):
             return send(new_id, *positional, headers=headers, **options)
         return None
 
+    def map(self, it: Any) -> Any:
+        """UsageError: its parts are calls inside of one task, which nothing guards."""
+        raise UsageError(f"{self.name}: map, starmap and chunks call it unguarded; send a group")
+
+    def starmap(self, it: Any) -> Any:
+        """The same."""
+        return self.map(it)
+
+    def chunks(self, it: Any, n: int) -> Any:
+        """The same."""
+        return self.map(it)
+
     def replace(self, sig: Any) -> Any:
         """As Celery's. What replaces this task takes its claim along, if it has the same key."""
         self.request.dibs_is_replaced = True

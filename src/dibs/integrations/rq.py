@@ -12,7 +12,7 @@ else: the function that they import is the decorated one.
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any, ParamSpec, TypeVar, Unpack, cast
@@ -87,7 +87,7 @@ def unique(
 class UniqueQueue(Queue):
     """A queue that does not take a job whose function is `unique` and whose key is taken.
 
-    `enqueue`, `enqueue_at` and `enqueue_in` return the job that is there.
+    `enqueue`, `enqueue_many`, `enqueue_at` and `enqueue_in` return the job that is there.
     """
 
     def create_job(self, func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -99,6 +99,36 @@ class UniqueQueue(Queue):
     def enqueue_job(self, job: Any, *args: Any, **kwargs: Any) -> Any:
         """As RQ's; for a duplicate, the job that is there."""
         return self._once(job, 0.0, functools.partial(super().enqueue_job, job, *args, **kwargs))
+
+    def enqueue_many(
+        self, job_datas: Iterable[Any], pipeline: Any = None, group_id: str | None = None
+    ) -> list[Any]:
+        """As RQ's; in place of a duplicate, the job that is there. In the order of *job_datas*.
+
+        Duplicate: one is, and its function has `on_duplicate="raise"`; then nothing is enqueued.
+        """
+        with ExitStack() as stack:
+            asked = [self._claimed(stack, each) for each in job_datas]
+            sent = [data for data, _ in asked if data is not None]
+            enqueued = super().enqueue_many(sent, pipeline, group_id)
+        known = {each.id: each for each in enqueued}
+        return [answer(known) for _, answer in asked]
+
+    def _claimed(self, stack: ExitStack, data: Any) -> tuple[Any, Callable[[Any], Any]]:
+        """What is to be enqueued (None: nothing), and the answer, once all the others are."""
+        job: Any = self.create_job(data.func, data.args, data.kwargs, job_id=data.job_id)
+        data = data._replace(job_id=job.id)
+        if (jobs := _jobs_of(job)) is None:
+            return data, lambda known: known[job.id]
+        key = jobs.key_of(job.args, job.kwargs)
+        try:
+            sending = stack.enter_context(jobs.queueing(key, job.id, 0.0, self._can_run))
+        except Duplicate as error:
+            first = jobs.answer(error, job.args, job.kwargs, self._there)
+            return None, lambda known: known.get(getattr(first, "id", None), first)
+        own: dict[str, Any] = data.meta or {}
+        meta = {**own, TOKEN: sending.token, KEY: sending.key}
+        return data._replace(meta=meta), lambda known: known[job.id]
 
     def schedule_job(self, job: Any, datetime: datetime, *args: Any, **kwargs: Any) -> Any:
         """As RQ's; for a duplicate, the job that is there."""

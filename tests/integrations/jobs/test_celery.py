@@ -480,3 +480,18 @@ def test_mistakes_are_told_before_anything_is_sent(broker: Server) -> None:
             task.delay(None)
         with pytest.raises(TypeError):
             task.delay()
+
+
+def test_a_group_is_unique_and_chunks_are_a_mistake(
+    jobs: Any, control: JobControl, key: str
+) -> None:
+    """Chunks and maps call their tasks inside of another one, where nothing would guard them."""
+    first, second = group([jobs.work.s(key), jobs.work.s(key)]).apply_async().results
+    control.started(key)
+    with pytest.raises(Duplicate):
+        second.get(timeout=30)
+    control.send(key)
+    assert ended(first) == key
+    for wrong in (lambda: jobs.work.chunks([(key,)], 1), lambda: jobs.work.starmap([(key,)])):
+        with pytest.raises(UsageError, match="send a group"):
+            wrong()

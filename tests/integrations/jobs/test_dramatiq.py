@@ -265,3 +265,17 @@ def test_mistakes_and_outages_are_told_where_a_message_is_sent(broker: Server) -
 
 def same(x: int) -> int:
     return x
+
+
+def test_the_messages_of_a_group_are_unique(jobs: Any, control: JobControl, key: str) -> None:
+    """Claimed where they are sent; a duplicate is skipped, also if the first has ended by then."""
+    import dramatiq
+
+    parts = [jobs.work.message(key), jobs.work.message(key), jobs.plain.message(key)]
+    running = dramatiq.group(parts).run()
+    assert control.started(key).id == parts[0].message_id
+    assert jobs.work.send(key).message_id == parts[0].message_id
+    control.send(key)
+    assert [*running.get_results(block=True, timeout=30_000)] == [key, None, key]
+    eventually(lambda: not control.client.exists(f"unique:work:{key}"))
+    assert control.runs(key) == [parts[0].message_id]

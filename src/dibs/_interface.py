@@ -35,6 +35,7 @@ from ._core.schedule import next_fires
 from ._core.shapes import returned_type
 from ._core.throttle import ThrottleKeywords, Throttling
 from ._databases import NotOurs
+from ._databases import django as django_transaction
 from ._forks import RenewedLock, fork_safe_lock
 from ._server.die_with_parent import ended_with_parent
 from .errors import Duplicate, UsageError
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
         "claiming",
         "cut",
         "ddl",
+        "django_transaction",
         "ended_with_parent",
         "exactly",
         "fingerprint",

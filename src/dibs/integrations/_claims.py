@@ -64,10 +64,15 @@ def applied(policy: Policy, submission: Submission | InvalidRequest) -> Policy:
     return submission.policy if isinstance(submission, Submission) else policy
 
 
+def outcome_of(policy: Policy, recording: Recording) -> How:
+    """How a request with such a response has ended."""
+    is_later = recording.status >= 400 and recording.is_later
+    return policy.outcome(recording.status, is_later=is_later)
+
+
 def how_it_ended(claim: "AsyncClaim | Claim", policy: Policy, recording: Recording) -> How:
     """How the request ended; a response that is to be stored is handed to the claim."""
-    is_later = recording.status >= 400 and recording.is_later
-    how = policy.outcome(recording.status, is_later=is_later)
+    how = outcome_of(policy, recording)
     if how == "returned" and (response := recording.response) is not None:
         claim.complete(response)
     return how

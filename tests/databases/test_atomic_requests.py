@@ -22,15 +22,6 @@ from tests.integrations.tills import KEYED, POLICY, Till
 pytestmark = pytest.mark.usefixtures("nothing_stays_open")
 
 DATABASES = ("postgresql", "sqlite")
-REFUSED_AT_COMMIT = {
-    "postgresql": "ALTER TABLE orders ADD UNIQUE (customer) DEFERRABLE INITIALLY DEFERRED",
-    "sqlite": (
-        "CREATE TABLE shoppers (name varchar(300) PRIMARY KEY);"
-        "DROP TABLE orders; CREATE TABLE orders (customer varchar(300) "
-        "REFERENCES shoppers (name) DEFERRABLE INITIALLY DEFERRED, amount integer)"
-    ),
-}
-"""Of the orders of ann the COMMIT is refused, and not the INSERT, until `allow`."""
 
 
 class Counter(Till):
@@ -38,25 +29,8 @@ class Counter(Till):
 
     world: DjangoWorld
 
-    def refuse_commits(self) -> None:
-        for statement in REFUSED_AT_COMMIT[self.world.database.kind].split(";"):
-            self.world.ask(statement)
-        if self.world.database.kind == "postgresql":
-            self.world.ask("INSERT INTO orders VALUES ('ann', 0)")
-
-    def allow_commits(self) -> None:
-        kind = self.world.database.kind
-        taken = (
-            "DELETE FROM orders" if kind == "postgresql" else "INSERT INTO shoppers VALUES ('ann')"
-        )
-        self.world.ask(taken)
-
     async def submit(self) -> Reply:
         return await self.post(headers=KEYED)
-
-    @property
-    def paid(self) -> int:
-        return len(self.world.ask("SELECT 1 FROM orders WHERE amount = 1"))
 
 
 View = Callable[[Counter, dict[str, Any]], Any]
@@ -217,14 +191,14 @@ async def test_an_answer_whose_commit_fails_is_not_replayed(
 ) -> None:
     """The client gets a 500, the key is free, and the next attempt runs."""
     async with opened(view, valkey, new_database(kind)) as till:
-        till.refuse_commits()
+        till.world.refuse_commits()
         assert (await till.submit()).status == 500
         assert valkey.keys() == []
-        till.allow_commits()
+        till.world.allow_commits()
         again = await till.submit()
         assert (again.status, again.json, again.is_replay) == (201, {"order": 2}, False)
         replayed = await till.submit()
-        assert (replayed.body, replayed.is_replay, till.paid) == (again.body, True, 1)
+        assert (replayed.body, replayed.is_replay, till.world.paid()) == (again.body, True, 1)
 
 
 async def test_a_stream_whose_commit_fails_is_not_done(
@@ -232,10 +206,10 @@ async def test_a_stream_whose_commit_fails_is_not_done(
 ) -> None:
     """Its claim ends with the commit, or else with the stream."""
     async with opened(stream, valkey, new_database("sqlite")) as till:
-        till.refuse_commits()
+        till.world.refuse_commits()
         assert (await till.submit()).status == 500
         assert valkey.keys() == []
-        till.allow_commits()
+        till.world.allow_commits()
         assert [(await till.submit()).status for _ in range(2)] == [201, 409]
 
 
@@ -256,10 +230,10 @@ async def test_a_transaction_that_is_rolled_back_leaves_no_answer(
 
         edges_django.current = rolled_back
         assert (await till.submit()).status == 201
-        assert (till.paid, valkey.keys()) == (0, [])
+        assert (till.world.paid(), valkey.keys()) == (0, [])
         edges_django.current = inner
         assert (await till.submit()).json == {"order": 2}
-        assert till.paid == 1
+        assert till.world.paid() == 1
 
 
 @every_view
@@ -292,12 +266,12 @@ async def test_plain_views_under_asgi(
 
     async with opened(plain, valkey, new_database("sqlite")) as till:
         till.name, till.app = "django under asgi", ASGIHandler()
-        till.refuse_commits()
+        till.world.refuse_commits()
         assert (await till.submit()).status == 500
         assert valkey.keys() == []
-        till.allow_commits()
+        till.world.allow_commits()
         assert (await till.submit()).json == {"order": 2}
-        assert (await till.submit()).is_replay and till.paid == 1
+        assert (await till.submit()).is_replay and till.world.paid() == 1
 
 
 async def test_async_views_cannot_have_such_a_transaction(
@@ -320,13 +294,13 @@ async def test_a_second_database_decides_too(
     async with opened(plain, valkey, new_database("postgresql")) as till:
         other = DjangoWorld(sqlite_database(str(tmp_path / "other.db")))
         till.during = functools.partial(other.insert, None, "bob", 1)
-        till.refuse_commits()
+        till.world.refuse_commits()
         with atomic_requests(other):
             assert (await till.submit()).status == 500
-            assert (valkey.keys(), till.paid) == ([], 0)
-            till.allow_commits()
+            assert (valkey.keys(), till.world.paid()) == ([], 0)
+            till.world.allow_commits()
             assert (await till.submit()).json == {"order": 2}
-            assert (await till.submit()).is_replay and till.paid == 1
+            assert (await till.submit()).is_replay and till.world.paid() == 1
 
 
 async def test_a_commit_that_fails_is_an_error_of_the_view(
@@ -334,7 +308,7 @@ async def test_a_commit_that_fails_is_an_error_of_the_view(
 ) -> None:
     """`on_error="hold"` keeps the key."""
     async with opened(plain, valkey, new_database("sqlite"), on_error="hold") as till:
-        till.refuse_commits()
+        till.world.refuse_commits()
         assert (await till.submit()).status == 500
         assert (await till.submit()).status == 409
         assert len(till.runs) == 1

@@ -13,7 +13,7 @@ from .._http.policy import Policy
 from .._http.problems import refusal_response, replay
 from .._http.responses import Recording, Response
 from .._http.submission import InvalidRequest, Submission
-from .._interface import ClaimRequest, How, NotOurs, Replay, opening, remaining
+from .._interface import ClaimRequest, How, NotOurs, Replay, remaining, transactions
 from ..errors import UsageError
 
 if TYPE_CHECKING:
@@ -97,7 +97,10 @@ def within_of(
 
     UsageError: an option does not go with it, or the view has no parameter for the transaction.
     """
-    *_, made = [opening(opener, each, is_async=is_async) for each in policy.all_claim_options]
+    from .. import AsyncDibs, Dibs  # not at import: most applications use one half
+
+    kind = AsyncDibs if is_async else Dibs
+    *_, made = [transactions(kind, opener, each) for each in policy.all_claim_options]
     return made, remaining(opener, signature)
 
 

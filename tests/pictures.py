@@ -29,7 +29,7 @@ from dibs.testing import Server
 from dibs.testing.servers import free_port
 from tests.apps.browser import TIMEOUT, launched
 from tests.apps.playground_process import running
-from tests.local_line.test_chat_page import Json, Stage, flex, say, text
+from tests.local_line.stage import Json, Stage, flex, say, text
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "images"

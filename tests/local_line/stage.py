@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
@@ -58,19 +59,26 @@ class Stage:
     line: LocalLine
     bot: Bot
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
+        self._port = port
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._open = AsyncExitStack()
         self._thread.start()
         self.run(self._start())
 
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+    def run(self, work: Coroutine[Any, Any, Any], *, within: float = TIMEOUT) -> Any:
         """Its result."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(within)
 
     async def _start(self) -> None:
-        line = LocalLine(secret=SECRET, access_token=TOKEN, redelivered_after=(0.05, 0.05, 30))
+        line = LocalLine(
+            secret=SECRET,
+            access_token=TOKEN,
+            port=self._port,
+            quota=None,
+            redelivered_after=(0.05, 0.05, 30),
+        )
         self.line = await self._open.enter_async_context(line)
         self.bot = Bot(self.line)
         self.line.webhook_url = await self._open.enter_async_context(served(self.bot))
@@ -108,7 +116,7 @@ class Stage:
 
 def is_mistake(said: Any) -> bool:
     """An error; not that the browser tells of every answer that is not 2xx."""
-    return said.type == "error" and "status of 409" not in said.text
+    return said.type == "error" and not re.search("status of (409|503)", said.text)
 
 
 def text(words: str, *labels: str, **rest: Any) -> Json:

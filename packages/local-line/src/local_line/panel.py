@@ -298,8 +298,17 @@ class ChatPanel:
 
     def _chat(self, chat_id: str) -> Json:
         chat = self.platform.chats.open(chat_id)
-        loading = chat.loading(self.platform.clock())
-        return {"entries": [entry.json() for entry in chat.entries], "loading": loading}
+        entries = [self._drawn(entry.json()) for entry in chat.entries]
+        return {"entries": entries, "loading": chat.loading(self.platform.clock())}
+
+    def _drawn(self, entry: Json) -> Json:
+        """An entry with what is to be looked up for it: its coupon, and the names of mentions."""
+        parts = entry["message"].get("substitution", {}).values()
+        ids = {part["mentionee"].get("userId") for part in parts if part["type"] == "mention"}
+        people = [person for id in ids if id and (person := self.platform.accounts.find(id))]
+        names = {person.user_id: person.name for person in people}
+        coupon = self.platform.coupons.get(entry["message"].get("couponId"))
+        return entry | ({"names": names} if names else {}) | ({"coupon": coupon} if coupon else {})
 
     # ---- the stream
 
@@ -343,6 +352,7 @@ class ChatPanel:
         if news.kind in _OF_ONE_CHAT and news.chat_id is not None and chat is None:
             return ""
         facts = self._menu(phone) if news.kind == "menu" else news.facts
+        facts = self._drawn(facts) if news.kind == "entry" else facts
         return _sse(news.kind, facts | {"chat": chat})
 
 

@@ -3,7 +3,7 @@
 import { word } from "./chat-words.js";
 
 const MOST_ROWS = 100;
-const list = document.querySelector("#wire"), empty = document.querySelector("#wire-empty");
+const box = document.querySelector("#wire"), list = box.querySelector("ol"), empty = document.querySelector("#wire-empty");
 const make = (tag, className, ...children) => {
   const element = Object.assign(document.createElement(tag), { className });
   element.append(...children);
@@ -87,7 +87,7 @@ async function open(details, number, act) {
 
 /** The list moves up for what unfolds below its end; the page stays where it is. */
 function showWhole(line) {
-  if (line.offsetTop + line.offsetHeight > list.scrollTop + list.clientHeight) list.scrollTop = line.offsetTop;
+  if (line.offsetTop + line.offsetHeight > box.scrollTop + box.clientHeight) box.scrollTop = line.offsetTop;
 }
 
 function button(name, act) {
@@ -101,10 +101,10 @@ function pretty(value) {
   if (value === null) return make("pre", "", word("nothing"));
   const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
   const parts = text.split(/("(?:[^"\\]|\\.)*"(?:\s*:)?|\b(?:true|false|null)\b|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)/);
-  const box = make("pre", "");
-  box.tabIndex = 0;
-  parts.forEach((part, index) => box.append(index % 2 ? make("span", kindOf(part), part) : part));
-  return box;
+  const json = make("pre", "");
+  json.tabIndex = 0;
+  parts.forEach((part, index) => json.append(index % 2 ? make("span", kindOf(part), part) : part));
+  return json;
 }
 
 const kindOf = (part) => (part.endsWith(":") ? "json-key" : part.startsWith('"') ? "json-text" : "json-value");

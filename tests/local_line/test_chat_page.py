@@ -673,9 +673,9 @@ def test_every_word_has_two_languages() -> None:
     """No word of the page is missing, and none is left over."""
     static = Path(panel.__file__).with_name("static")
     words = set(re.findall(r"^  (\w+): \[\"", (static / "chat-words.js").read_text(), re.M))
-    html = (static / "chat.html").read_text()
+    html = "".join(path.read_text() for path in static.glob("*.html"))
     used = set(re.findall(r'data-(?:word|label|hint)="(\w+)"', html))
-    code = "".join(path.read_text() for path in static.glob("chat*.js"))
+    code = "".join(path.read_text() for path in static.glob("*.js"))
     assert used <= words
     assert not [name for name in words - used if f'"{name}"' not in code and f"{name}:" not in code]
 

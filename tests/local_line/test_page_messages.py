@@ -302,6 +302,28 @@ def test_two_thousand_messages(page: Any, stage: Stage) -> None:
     expect(page.locator(".row.bot .face").first).to_be_visible()
 
 
+def test_messages_and_rows_are_items_of_a_list(page: Any, stage: Stage) -> None:
+    """In a log: a screen reader says how many there are, and what comes."""
+    answers(stage, text("哪裡？", "臺北"))
+    say(page, "天氣")
+    expect(page.locator("#wire li")).to_have_count(2)
+    for name in ("對話", "往來的資料"):
+        items = page.get_by_role("log", name=name).get_by_role("list").get_by_role("listitem")
+        expect(items).to_have_count(2)
+
+
+def test_the_end_stays_in_sight(page: Any, stage: Stage) -> None:
+    """Whatever takes room below it: a text of many lines, or what else can be sent."""
+    answers(stage, *[text(f"{n}\n\n\n") for n in range(5)])
+    say(page, "天氣")
+    last = page.locator(".row.bot .said").nth(4)
+    expect(last).to_be_in_viewport(ratio=1)
+    page.get_by_role("button", name="更多").click()
+    page.locator("#say").fill("一\n二\n三\n四")
+    at_end = "talk => Math.abs(talk.scrollHeight - talk.clientHeight - talk.scrollTop) < 2"
+    eventually(lambda: page.locator("#talk").evaluate(at_end))
+
+
 # ------------------------------------------------------------------------------- a server that ends
 
 

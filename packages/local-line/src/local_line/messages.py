@@ -189,6 +189,17 @@ def check_messages(body: dict[str, Any]) -> list[dict[str, Any]]:
     return messages
 
 
+def mistakes_in(messages: Any) -> Iterator[tuple[Path, Detail]]:
+    """All that is wrong with the messages of a request: where, and as LINE names it."""
+    for each in _messages(messages, ("messages",)):
+        yield each.path, Detail(each.dotted, each.message)
+    for index, message in enumerate(messages if isinstance(messages, list) else ()):
+        if isinstance(message, dict) and message.get("type") == "flex" and "contents" in message:
+            for each in check_container(message["contents"]):
+                path = ("messages", index, "contents", *each.path)
+                yield path, Detail(each.pointer, each.message)
+
+
 def _flex_refusals(messages: list[dict[str, Any]]) -> Iterator[Refusal]:
     for index, message in enumerate(messages):
         if message["type"] != "flex":

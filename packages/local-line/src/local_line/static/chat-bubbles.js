@@ -23,10 +23,10 @@ export function bubble(entry, act, { hasArrived, me, hasFace, previous }) {
   if (speaker(entry) && !isMine) row.append(make("b", "who", speaker(entry)));
   if (entry.author === "bot") row.append(face(entry.message.sender, hasFace));
   row.append(make("span", "unseen", entry.author === "bot" ? word("bot") : isMine ? word("you") : ""), content(entry, act), foot(entry));
-  row.dataset.id = entry.id;
+  row.dataset.id = entry.id ?? "";
   if (entry.event_id) row.dataset.event = entry.event_id;
   if (isMine && hasArrived !== undefined) mark(row, hasArrived);
-  if (!entry.is_unsent) row.append(actions(entry, isMine, act));
+  if (entry.id && !entry.is_unsent) row.append(actions(entry, isMine, act));
   return row;
 }
 

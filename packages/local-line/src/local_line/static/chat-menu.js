@@ -7,12 +7,12 @@ const SAID = ["location", "camera", "cameraRoll"];
 /** What a screen reader says about an area. */
 const nameOf = (action, index) => action.label || action.displayText || action.text || (SAID.includes(action.type) ? word(action.type) : word("menuArea", index + 1));
 
-export function drawMenu(box, { richMenuId, size, areas }, act) {
-  const picture = Object.assign(document.createElement("img"), { alt: "", src: `api/menu/${richMenuId}` });
+export function drawMenu(box, { richMenuId, size, areas, hasPicture = true }, act) {
+  const picture = Object.assign(document.createElement("img"), { alt: "", ...(hasPicture && { src: `api/menu/${richMenuId}` }) });
   picture.width = size.width;
   picture.height = size.height;
   box.style.aspectRatio = `${size.width} / ${size.height}`;
-  box.replaceChildren(picture, ...areas.map((area, index) => areaButton(area, index, size, act)));
+  box.replaceChildren(...(hasPicture ? [picture] : []), ...areas.map((area, index) => areaButton(area, index, size, act)));
 }
 
 export function areaButton({ bounds, action }, index, size, act) {

@@ -1,5 +1,6 @@
 // What went over the wire: a row for each webhook and call, in the order in which they began, and all of it on click.
 
+import { pretty } from "./chat-json.js";
 import { word } from "./chat-words.js";
 
 const MOST_ROWS = 100;
@@ -95,16 +96,3 @@ function button(name, act) {
   element.addEventListener("click", act);
   return element;
 }
-
-/** JSON with its words in colour. */
-function pretty(value) {
-  if (value === null) return make("pre", "", word("nothing"));
-  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-  const parts = text.split(/("(?:[^"\\]|\\.)*"(?:\s*:)?|\b(?:true|false|null)\b|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)/);
-  const json = make("pre", "");
-  json.tabIndex = 0;
-  parts.forEach((part, index) => json.append(index % 2 ? make("span", kindOf(part), part) : part));
-  return json;
-}
-
-const kindOf = (part) => (part.endsWith(":") ? "json-key" : part.startsWith('"') ? "json-text" : "json-value");

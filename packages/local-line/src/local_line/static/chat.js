@@ -3,6 +3,7 @@
 // The address says whose phone it is, where, and in which language: ?as=ben&place=group&lang=zh
 
 import { switchLanguage, translate, word } from "./chat-words.js";
+import { asked } from "./chat-actions.js";
 import { bubble, dots, mark, takeBack } from "./chat-bubbles.js";
 import { drawMenu } from "./chat-menu.js";
 import { drawPeople } from "./chat-people.js";
@@ -55,17 +56,11 @@ function upload(file) {
 const note = (text) => { $("#note").textContent = text; };
 
 const actions = {
-  message: (action) => send("say", { text: action.text }),
-  postback: (action) => send("tap", { data: action.data, displayText: action.displayText ?? action.text }),
   uri: (action) => open(action.uri),
   location: () => shareLocation(),
-  camera: () => send("image"),
-  cameraRoll: () => send("image"),
-  richmenuswitch: (action) => send("switch", { alias: action.richMenuAliasId, data: action.data }),
   clipboard: (action) => copy(action.clipboardText),
   unsend: ({ id }) => send("unsend", { id }),
   quote: (entry) => quote(entry),
-  played: ({ trackingId }) => send("played", { trackingId }),
   async datetimepicker(action) {
     const picked = await askForTime(action);
     if (picked) send("tap", { data: action.data, params: { [action.mode]: picked } });
@@ -74,7 +69,9 @@ const actions = {
 
 /** What a button, an area or a card does. */
 function act(action) {
-  actions[action.type]?.(action);
+  const request = asked(action);
+  if (request) send(...request);
+  else actions[action.type]?.(action);
   if (action.inputOption === "openKeyboard") { $("#say").value = action.fillInText ?? ""; $("#say").focus(); }
   if (action.inputOption === "closeRichMenu") toggleMenu(false);
   if (action.inputOption === "openRichMenu") toggleMenu(true);
@@ -250,6 +247,8 @@ function drawSoon(entries = 0) {
   frame ??= requestAnimationFrame(() => { frame = null; if (state) drawTalk(); });
 }
 
+new ResizeObserver(() => drawSoon()).observe($("#talk")); // a menu or a longer text takes room: the end stays in sight
+
 function draw() {
   if (!state) return;
   $("#bot-name").textContent = state.bot;
@@ -316,7 +315,6 @@ function toggleMenu(isOpen) {
   isMenuOpen = isOpen;
   $("#menu-picture").hidden = !isOpen;
   $("#menu-toggle").setAttribute("aria-expanded", isOpen);
-  drawSoon();
 }
 $("#menu-toggle").addEventListener("click", () => toggleMenu(!isMenuOpen));
 

@@ -17,7 +17,6 @@ from typing import (
 )
 
 from .._core.connection import DEFAULT_BUDGET, Limits
-from .._core.fingerprint import fingerprint
 from .._core.keys import (
     OnBusy,
     OnDuplicate,
@@ -27,6 +26,7 @@ from .._core.keys import (
     checked_namespace,
     checked_paths,
     expand,
+    fingerprint,
     patience,
     public_name,
     seconds,
@@ -478,8 +478,9 @@ class AsyncDibs(AsyncCaching):
 
         return decorate
 
-    def _within(self, opener: Any, options: ClaimOptions) -> AsyncWithin:
-        """Opens the transactions of jobs. UsageError: *opener* cannot be called."""
+    @staticmethod
+    def _within(opener: Any, options: ClaimOptions) -> AsyncWithin:
+        """Opens the transactions of jobs and endpoints. UsageError: *opener* cannot be called."""
         return AsyncWithin(opener, 0, options)
 
     # ---- inspecting

@@ -18,7 +18,6 @@ from typing import (
 )
 
 from .._core.connection import DEFAULT_BUDGET, Limits
-from .._core.fingerprint import fingerprint
 from .._core.keys import (
     OnBusy,
     OnDuplicate,
@@ -28,6 +27,7 @@ from .._core.keys import (
     checked_namespace,
     checked_paths,
     expand,
+    fingerprint,
     patience,
     public_name,
     seconds,
@@ -479,8 +479,9 @@ class Dibs(Caching):
 
         return decorate
 
-    def _within(self, opener: Any, options: ClaimOptions) -> Within:
-        """Opens the transactions of jobs. UsageError: *opener* cannot be called."""
+    @staticmethod
+    def _within(opener: Any, options: ClaimOptions) -> Within:
+        """Opens the transactions of jobs and endpoints. UsageError: *opener* cannot be called."""
         return Within(opener, 0, options)
 
     # ---- inspecting

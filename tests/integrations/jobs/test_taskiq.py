@@ -223,7 +223,7 @@ async def test_a_task_of_a_shared_broker_frees_its_key(broker: Server) -> None:
         shared.default_broker(queue)
 
         @unique(dibs, "work:{key}")
-        @shared.task(task_name="work")
+        @shared.task(task_name="shared")  # all brokers of the process see it
         async def work(key: str) -> str:
             return key
 

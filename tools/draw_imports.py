@@ -39,11 +39,11 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("public API", ("dibs",)),
     (
         "internal interfaces",
-        ("dibs._wording", "dibs._interface", "dibs._process", "dibs._diagnostics", "dibs._tally"),
+        ("dibs._wording", "dibs._interface", "dibs._diagnostics", "dibs._tally"),
     ),
     ("HTTP engine", ("dibs._http",)),
     ("clients", ("dibs._async", "dibs._sync")),
-    ("events, outages, identity", ("dibs._events", "dibs._identity")),
+    ("events, identity", ("dibs._events", "dibs._process")),
     ("tasks and threads", ("dibs._tasks", "dibs._threads")),
     ("transport", ("dibs._transport", "dibs._databases")),
     ("server launcher", ("dibs._server",)),
@@ -67,7 +67,7 @@ USERS = {*PUBLIC, "dibs.integrations", "dibs.testing"}
 CLIENTS = {
     *("dibs._events", "dibs._transport", "dibs._databases", "dibs._server"),
     "dibs._core",
-    *("dibs._forks", "dibs._identity", "dibs._system", *FACTS),
+    *("dibs._forks", "dibs._process", "dibs._system", *FACTS),
 }
 MAY_IMPORT: dict[str, set[str]] = {
     "apps.playground": {*USERS, "apps.weamind", "apps.orders", "apps.menu", "local_line"},
@@ -107,7 +107,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dibs._async": {*CLIENTS, "dibs._tasks"},
     "dibs._sync": {*CLIENTS, "dibs._threads"},
     "dibs._events": {"dibs._core", "dibs.errors", "dibs.events", "dibs._system"},
-    "dibs._identity": {"dibs._core", "dibs._system"},
     "dibs._tasks": {"dibs._transport", "dibs._core", "dibs.errors", "dibs._system"},
     "dibs._threads": {"dibs._transport", "dibs._core", "dibs.errors", "dibs._system"},
     "dibs._transport": {"dibs._server", "dibs._core", "dibs._forks", "dibs.errors", "dibs._system"},

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ._core.done import DIALECTS, RefusedByTable, ddl, remaining, shown
 from ._core.endings import How
-from ._core.fingerprint import fingerprint
 from ._core.inspection import (
     KEY_KINDS,
     MOST_SHOWN,
@@ -26,7 +25,7 @@ from ._core.inspection import (
     printable,
     shorten,
 )
-from ._core.keys import Seconds, Template, seconds
+from ._core.keys import Seconds, Template, fingerprint, seconds
 from ._core.lease import UNGUARDED, token_for
 from ._core.lease import lend as _lend
 from ._core.once import NO_PAYLOAD, Replay

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, TypeVar
 
 import redis.asyncio as redis
 
+from ._core.cache import refuse_cycle
 from ._core.causes import cause_for
-from ._core.flights import refuse_cycle
 from ._core.keys import function_error
 from ._system import monotonic
 from ._transport.gathering import ends_task, running_loop, start_task

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import redis
 
+from ._core.cache import refuse_cycle
 from ._core.causes import cause_for
-from ._core.flights import refuse_cycle
 from ._core.keys import function_error
 from ._system import monotonic
 from ._transport import redis_internals

@@ -153,10 +153,10 @@ def test_the_page_has_every_option_code_and_field() -> None:
         assert f"\n| {code} |" in page
 
 
-def test_the_entry_point_and_the_modules_are_the_same_program() -> None:
-    """`dibs`, `python -m dibs`, `python -m dibs.cli`."""
+def test_the_entry_point_and_the_module_are_the_same_program() -> None:
+    """`dibs`, `python -m dibs`."""
     said = [
         subprocess.run([*command, "--version"], capture_output=True, text=True).stdout
-        for command in (COMMAND, [sys.executable, "-m", "dibs.cli"])
+        for command in (COMMAND, [str(Path(sys.executable).with_name("dibs"))])
     ]
     assert said[0] == said[1] and said[0].startswith("dibs ")

@@ -45,7 +45,7 @@ def get(url: str, **headers: str) -> tuple[int, Any, bytes]:
 @contextmanager
 def started(*arguments: str) -> Iterator[tuple[str, str, subprocess.Popen[str]]]:
     """The printed address, the same without its token, and the process."""
-    command = [sys.executable, "-m", "dibs.console", *arguments]
+    command = [sys.executable, "-m", "dibs", "console", *arguments]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -123,6 +123,6 @@ def test_what_cannot_be_started_says_why(which: str, valkey: Server) -> None:
             "cannot be used",
         ),
     }[which]
-    command = [sys.executable, "-m", "dibs.console", *arguments]
+    command = [sys.executable, "-m", "dibs", "console", *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, env={"PATH": "/bin"})
     assert ended.returncode == 2 and why in ended.stderr and "Traceback" not in ended.stderr

@@ -1,7 +1,14 @@
 """Connections that were left with requests on them, and how the server names them."""
 
-from dibs._core.abandoned import Abandoned, can_end, kill_request, read_client_info
-from dibs._core.request import ClientInfo, ErrorReply, pack
+from dibs._core.request import (
+    Abandoned,
+    ClientInfo,
+    ErrorReply,
+    can_end,
+    kill_request,
+    pack,
+    read_client_info,
+)
 
 
 def named(number: int, server: str = "server:6379") -> ClientInfo:

@@ -8,7 +8,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dibs._core.abandoned import can_end
 from dibs._core.causes import cause_for
 from dibs._core.connection import (
     MOST_CLOSED,
@@ -24,7 +23,16 @@ from dibs._core.connection import (
     unserved,
 )
 from dibs._core.multiplexer import Multiplexer, Redelivery
-from dibs._core.request import MORE, REPEATED, Channel, ClientInfo, ErrorReply, Request, pack
+from dibs._core.request import (
+    MORE,
+    REPEATED,
+    Channel,
+    ClientInfo,
+    ErrorReply,
+    Request,
+    can_end,
+    pack,
+)
 
 BUDGET = 0.25
 SLICE = BUDGET / SLICES

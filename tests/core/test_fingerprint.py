@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from starlette.datastructures import QueryParams
 from werkzeug.datastructures import MultiDict
 
-from dibs._core.fingerprint import fingerprint
+from dibs._core.keys import fingerprint
 from dibs.errors import UsageError
 
 leaves = (

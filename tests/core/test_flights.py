@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from dibs import UsageError
-from dibs._core.flights import refuse_cycle
+from dibs._core.cache import refuse_cycle
 
 
 class Flight:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dibs._core.capabilities import Engine
-from dibs._core.fingerprint import fingerprint
+from dibs._core.keys import fingerprint
 from dibs._core.lease import WON, HoldCall
 from dibs._core.once import (
     NO_PAYLOAD,

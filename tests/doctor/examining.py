@@ -4,9 +4,9 @@ import shlex
 
 import redis
 
+from dibs.doctor.command import gather
 from dibs.doctor.facts import Finding, TargetFacts
-from dibs.doctor.findings import findings
-from dibs.doctor.gather import gather
+from dibs.doctor.report import findings
 from dibs.testing import Server
 
 PATIENT = 30.0

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from dibs.doctor.findings import exit_code, findings
+from dibs.doctor.report import exit_code, findings
 from dibs.testing import FaultProxy, Server
 from dibs.testing.ports import bound_socket
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dibs.doctor.findings import exit_code, findings
+from dibs.doctor.report import exit_code, findings
 from dibs.testing import Engine, Server
 
 from .examining import look

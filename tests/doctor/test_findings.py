@@ -24,7 +24,7 @@ from dibs.doctor.facts import (
     amount,
     milliseconds_text,
 )
-from dibs.doctor.findings import exit_code, findings
+from dibs.doctor.report import exit_code, findings
 from dibs.doctor.topology_rules import CASES
 
 ASKED = Examination("server", "cache:6379", namespace="shop:")

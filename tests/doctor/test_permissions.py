@@ -5,8 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from dibs import Dibs
-from dibs.doctor.findings import exit_code, findings
-from dibs.doctor.report import facts_summary
+from dibs.doctor.report import exit_code, facts_summary, findings
 from dibs.doctor.rights import COSTS, TRIED_COMMANDS, VERBS
 from dibs.testing import CommandFilter, Engine, Server
 

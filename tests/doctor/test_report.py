@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from dibs.doctor.command import main, wants_colours
+from dibs.cli import main
+from dibs.doctor.command import wants_colours
 from dibs.doctor.facts import Examination, Finding, ServerFacts, TargetFacts
-from dibs.doctor.findings import findings
-from dibs.doctor.report import ReportStyle, as_text, report_json
+from dibs.doctor.report import ReportStyle, as_text, findings, report_json
 from dibs.testing import Server
 
 from .examining import look
@@ -26,7 +26,7 @@ FACTS = TargetFacts(Examination("server", "cache:6379"), (SERVER,))
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own."""
-    command = [sys.executable, "-m", "dibs.doctor", *arguments]
+    command = [sys.executable, "-m", "dibs", "doctor", *arguments]
     return subprocess.run(
         command, capture_output=True, text=True, env={**EMPTY, **environment}, check=False
     )
@@ -44,7 +44,7 @@ def test_the_command_prints_a_report_and_returns_its_exit_code(own_server: Serve
 
 def test_the_command_prints_json(valkey: Server, capsys: pytest.CaptureFixture[str]) -> None:
     """One object on one line, with the codes and the commands of fixes."""
-    code = main(["--url", valkey.url, "--json", "--budget", "30"])
+    code = main(["doctor", "--url", valkey.url, "--json", "--budget", "30"])
     printed = capsys.readouterr().out
     report = json.loads(printed)
     assert code == report["exit"] == 0
@@ -72,7 +72,7 @@ def test_wrong_usage_is_told_before_anything_is_asked(
 ) -> None:
     """Exit code 2, and one line on stderr."""
     monkeypatch.delenv("DIBS_URL", raising=False)
-    assert main(arguments) == 2
+    assert main(["doctor", *arguments]) == 2
     printed = capsys.readouterr()
     assert printed.out == "" and said in printed.err and printed.err.count("\n") == 1
 
@@ -122,6 +122,6 @@ def test_the_report_says_what_was_touched() -> None:
 
 def test_a_reader_that_closes_the_pipe_is_no_error() -> None:
     """As `| head -1` does."""
-    command = f"{sys.executable} -m dibs.doctor --url redis://127.0.0.1:1 | true"
+    command = f"{sys.executable} -m dibs doctor --url redis://127.0.0.1:1 | true"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, env=EMPTY)
     assert done.stderr == ""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import redis
 
-from dibs.doctor.findings import exit_code, findings
+from dibs.doctor.report import exit_code, findings
 from dibs.testing import Server, eventually
 from tests.topologies import Sentinel, is_in_sync, start_cluster
 

@@ -17,7 +17,6 @@ from typing import (
 )
 
 from .._core.connection import DEFAULT_BUDGET, Limits
-from .._core.fingerprint import fingerprint
 from .._core.keys import (
     OnBusy,
     OnDuplicate,
@@ -27,6 +26,7 @@ from .._core.keys import (
     checked_namespace,
     checked_paths,
     expand,
+    fingerprint,
     patience,
     public_name,
     seconds,

@@ -37,10 +37,9 @@ from .._tasks import BackgroundTasks, Guard, Signal, current_loop, monotonic, wi
 from .._transport.subscriber import Wake
 from ..errors import Cause, Unavailable, UsageError
 from .leases import AsyncLeases
-from .reader import AsyncCacheMemory
 from .spans import load_in_span, work_in_background
 from .store import AsyncStore
-from .writer import AsyncWriter
+from .values import AsyncCacheMemory, AsyncWriter
 
 _REASONS = {"missing": "miss", "stale": "stale", "outdated": "outdated", "poison": "poison"}
 """Why a value is loaded, by what the store had; otherwise it is loaded before it is due."""

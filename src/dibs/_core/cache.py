@@ -4,7 +4,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar, cast
 
 from ..errors import UsageError
 from .capabilities import run_script, run_whole_script
@@ -15,6 +15,33 @@ from .lease import ANOTHER_TYPE
 from .options import CacheOptions, Settings
 from .request import SIZE, Reply, Request, pack
 from .watch import Tracked, Watching, read_watch
+
+
+class Waiting(Protocol):
+    """A piece of work that may wait for another one."""
+
+    @property
+    def awaits(self) -> "Waiting | None":
+        """The one that it waits for."""
+        ...
+
+
+def refuse_cycle(flight: Waiting) -> None:
+    """UsageError: what *flight* waits for waits, in the end, for *flight* itself.
+
+    With threads two flights may begin to wait for each other at the same time. Each says whom it
+    waits for before it looks, so at least one of them sees the other.
+    """
+    seen: list[Waiting] = [flight]
+    at = flight.awaits
+    while at is not None and at is not flight:
+        if any(at is each for each in seen):
+            return  # others go round in a circle, and have got the error
+        seen.append(at)
+        at = at.awaits
+    if at is flight:
+        raise UsageError("the load of this value requests the value itself: a deadlock")
+
 
 Versions = list[bytes | None]
 """One for each tag, in order. None: there is none, and no value fits."""

@@ -8,9 +8,8 @@ from functools import cache
 from typing import Any, Literal, NamedTuple, cast
 
 from ..errors import UsageError
-from .abandoned import read_client_info
 from .causes import code_of_reply
-from .request import ClientInfo, ErrorReply, Reply, Request, commands_in, pack
+from .request import ClientInfo, ErrorReply, Reply, Request, commands_in, pack, read_client_info
 
 SCRIPTS = (
     "hold_acquire",

@@ -15,10 +15,9 @@ from collections import deque
 from typing import Any, NamedTuple, Self
 
 from ..errors import OTHER, Cause
-from .abandoned import Abandoned
 from .capabilities import by_script
 from .causes import code_of_reply
-from .request import ErrorReply, Reply, Request
+from .request import Abandoned, ErrorReply, Reply, Request
 
 PROBE_EVERY = 0.1
 """Seconds between two looks at a server that is out: recovery is noticed within a second."""

@@ -15,7 +15,7 @@ from .once import read_record, since_in
 from .request import ErrorReply, Reply, Request, pack
 from .schedule import NEW, read_last, records_key
 from .schedule import read_record as read_fire
-from .waiting import WaitingProcess, notes_request, read_notes
+from .watch import WaitingProcess, notes_request, read_notes
 
 KeyKind = Literal[
     "lease", "permits", "claim", "done", "cached", "lock", "schedule", "history", "rate", "waiters",

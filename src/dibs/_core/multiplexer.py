@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from ..errors import Cause
-from .abandoned import can_end, kill_request
 from .connection import (
     MOST_CLOSED,
     MOST_LOSSES,
@@ -20,7 +19,17 @@ from .connection import (
     is_elsewhere,
     worth_repeating,
 )
-from .request import Channel, ClientInfo, Pending, Request, fail, is_wanted, repeated
+from .request import (
+    Channel,
+    ClientInfo,
+    Pending,
+    Request,
+    can_end,
+    fail,
+    is_wanted,
+    kill_request,
+    repeated,
+)
 
 
 class Redelivery:

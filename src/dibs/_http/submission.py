@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qsl
 from uuid import UUID
 
-from .._core.fingerprint import canonical_json, digest
+from .._core.keys import canonical_json, digest
 from ..errors import UsageError
 from .bodies import Field, LongBody, fields_of_multipart, form_fields
 from .policy import Policy

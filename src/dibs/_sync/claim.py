@@ -8,7 +8,7 @@ from .. import claims
 from .._core.causes import cause_for
 from .._core.connection import Outage
 from .._core.endings import How, left_by
-from .._core.keys import Seconds, milliseconds, seconds
+from .._core.keys import Seconds, fingerprint, milliseconds, seconds
 from .._core.lease import HoldCall, LeaseState, note_in, settle_request
 from .._core.once import encoded_note, framed, with_note
 from .._core.options import ClaimOptions
@@ -33,7 +33,6 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from .._core.capabilities import must_allow
 from .._core.done import RefusedByTable
-from .._core.fingerprint import fingerprint
 from .._core.keys import Fields, Template, answering, expand
 from .._core.lease import UNGUARDED, HeldElsewhere, Holding
 from .._core.once import (

@@ -18,7 +18,6 @@ from typing import (
 )
 
 from .._core.connection import DEFAULT_BUDGET, Limits
-from .._core.fingerprint import fingerprint
 from .._core.keys import (
     OnBusy,
     OnDuplicate,
@@ -28,6 +27,7 @@ from .._core.keys import (
     checked_namespace,
     checked_paths,
     expand,
+    fingerprint,
     patience,
     public_name,
     seconds,

@@ -48,7 +48,7 @@ from .._core.lease import (
 from .._core.once import complete_request, read_complete
 from .._core.request import REPEATED, ErrorReply, Reply, Request
 from .._events import EventSink
-from .._identity import Identity
+from .._process import Identity
 from .._threads import Deadlines, WorkQueue, deliver_behind, monotonic, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from .renewer import Renewer

@@ -38,10 +38,9 @@ from .._threads import BackgroundTasks, Guard, Signal, current_loop, monotonic, 
 from .._transport.subscriber import Wake
 from ..errors import Cause, Unavailable, UsageError
 from .leases import Leases
-from .reader import CacheMemory
 from .spans import load_in_span, work_in_background
 from .store import Store
-from .writer import Writer
+from .values import CacheMemory, Writer
 
 _REASONS = {"missing": "miss", "stale": "stale", "outdated": "outdated", "poison": "poison"}
 """Why a value is loaded, by what the store had; otherwise it is loaded before it is due."""

@@ -2,7 +2,7 @@
 
 A request goes to an idle connection. If nothing comes for half a budget, or the connection
 breaks, it is sent again on another one, on which the server is first asked to end the old one (see
-`_core/abandoned.py`). The state machine (`_core/connection.py`) decides; this module reads, writes
+`_core/request.py`). The state machine (`_core/connection.py`) decides; this module reads, writes
 and keeps threads waiting.
 """
 
@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from .._core.abandoned import can_end, kill_request
 from .._core.capabilities import NO_OP, Engine
 from .._core.causes import cause_for
 from .._core.connection import (
@@ -26,7 +25,7 @@ from .._core.connection import (
     is_elsewhere,
     unserved,
 )
-from .._core.request import REPEATED, Request, apart, together
+from .._core.request import REPEATED, Request, apart, can_end, kill_request, together
 from .._core.watch import Tracked, Watching, read_watch, untracked, watch_request
 from .._system import monotonic
 from ..errors import Cause, DibsError, UsageError

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .._interface import KEY_KINDS, KeyInfo, Page, inspector, printable
 from .._wording import HEADINGS, as_object, counted, is_stuck, row
 from .connecting import add_server, add_show_keys, connected
-from .terminal import Terminal, as_json, default_terminal
-from .text import LongTable
+from .terminal import LongTable, Terminal, as_json, default_terminal
 
 if TYPE_CHECKING:
     from .._interface import Inspector

@@ -12,8 +12,7 @@ from ..errors import Unavailable, UsageError
 from .changes import SIGNS, Changed, changes, styles
 from .connecting import add_server, connected
 from .listing import Listing, add_filters, missing, ordered, read, remarks, wanted_by
-from .terminal import Terminal, default_terminal, rich_table
-from .text import width
+from .terminal import Terminal, default_terminal, rich_table, width
 
 if TYPE_CHECKING:
     from .._interface import Inspector

@@ -68,13 +68,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def main() -> int:
-    """`python -m dibs.console`."""
-    parser = argparse.ArgumentParser(prog="python -m dibs.console", description=run.__doc__)
-    add_arguments(parser)
-    return run(parser.parse_args())
-
-
 class ConsoleServer(ThreadingMixIn, WSGIServer):
     """Serves the console on 127.0.0.1."""
 

@@ -1,17 +1,246 @@
-"""The command: `dibs doctor`, or `python -m dibs.doctor`."""
+"""`dibs doctor`: gathers the facts of every server within a deadline, judges them, reports."""
 
 import argparse
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import TextIO
 
-from .._diagnostics import DEFAULT_BUDGET
-from ..errors import UsageError
-from .findings import exit_code, findings
-from .gather import gather
-from .report import ReportStyle, as_text, report_json
+import redis
+
+from .._diagnostics import (
+    DEFAULT_BUDGET,
+    Address,
+    Cluster,
+    Embedded,
+    SentinelService,
+    Target,
+    checked_namespace,
+    expand,
+    parse_address,
+    parse_target,
+    start_embedded,
+)
+from ..errors import DibsError, UsageError
+from .facts import (
+    PROBE,
+    ConnectionFailure,
+    Examination,
+    KeyFacts,
+    ServerFacts,
+    TargetFacts,
+    TargetKind,
+)
+from .report import ReportStyle, as_text, exit_code, findings, report_json
+from .server import (
+    ClockGatherer,
+    KeyScanner,
+    SeedGatherer,
+    SentinelGatherer,
+    ServerGatherer,
+    primary_of,
+)
+
+TIME_LIMIT = 2.2
+"""Seconds for everything; a process has to start and to print as well."""
+_FIRST_LIMIT = 1.1
+"""… for those that name the servers: sentinels, and the nodes of the URL."""
+_MOST_NODES = 40
+_MOST_REPLICAS = 10
+
+
+def gather(url: str, *, namespace: str, budget: float) -> TargetFacts:
+    """The facts about a target.
+
+    UsageError: the URL or the namespace cannot be used. Nothing else is raised.
+    """
+    since = monotonic()
+    expand(checked_namespace(namespace), PROBE)
+    target = parse_target(url, redis)
+    asked = _asked(target, namespace, budget)
+    workers = Workers(since + TIME_LIMIT)
+    with _addressed(target) as found:
+        if isinstance(found, ConnectionFailure):
+            facts = TargetFacts(asked, (ServerFacts(asked.address, failure=found),))
+        elif isinstance(found, Cluster):
+            facts = _of_cluster(found, asked, workers, since)
+        elif isinstance(found, SentinelService):
+            facts = _of_service(found, asked, workers, since)
+        else:
+            facts = _of_servers([(found, None)], asked, workers)
+    return replace(facts, seconds=monotonic() - since)
+
+
+def _asked(target: Target, namespace: str, budget: float) -> Examination:
+    kinds: dict[type, TargetKind] = {Cluster: "cluster", SentinelService: "sentinel"}
+    kind: TargetKind = kinds.get(type(target), "server")
+    if isinstance(target, Embedded):
+        return Examination("embedded", repr(target), namespace, budget)
+    address = target if isinstance(target, Address) else target.template
+    options = address.options
+    return Examination(
+        kind,
+        repr(target).rpartition("/")[0] if kind == "server" else repr(target),
+        namespace,
+        budget,
+        tls="SSL" in address.connection_class.__name__,
+        user=options.get("username"),
+        database=int(options.get("db") or 0),
+        service=target.name if isinstance(target, SentinelService) else "",
+    )
+
+
+@contextmanager
+def _addressed(
+    target: Target,
+) -> Generator[Address | Cluster | SentinelService | ConnectionFailure]:
+    """The target; an embedded server is started, or joined, for the length of the block."""
+    if not isinstance(target, Embedded):
+        yield target
+        return
+    try:
+        server = start_embedded(target.folder)
+    except DibsError as error:
+        yield ConnectionFailure("embedded", str(error))
+        return
+    try:
+        yield parse_address(server.url, redis)
+    finally:
+        server.close()
+
+
+class Workers:
+    """Threads that end with the process, and waiting for them until a deadline."""
+
+    def __init__(self, deadline: float) -> None:
+        self._deadline = deadline
+        self._ended: SimpleQueue[None] = SimpleQueue()
+        self._running = 0
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Run *work*, which raises nothing, in a thread."""
+
+        def run() -> None:
+            try:
+                work()
+            finally:
+                self._ended.put(None)
+
+        self._running += 1
+        threading.Thread(target=run, name="dibs doctor", daemon=True).start()
+
+    def wait(self, until: float | None = None, enough: Callable[[], bool] = lambda: False) -> None:
+        """Return when all have ended, when it is *enough*, or when the time is over."""
+        end = self._deadline if until is None else min(until, self._deadline)
+        while self._running and not enough():
+            try:
+                self._ended.get(timeout=max(end - monotonic(), 0))
+            except Empty:
+                return
+            self._running -= 1
+
+
+def _of_servers(
+    addresses: Iterable[tuple[Address, str | None]],
+    asked: Examination,
+    workers: Workers,
+    scanned: frozenset[str | None] = frozenset((None,)),
+) -> TargetFacts:
+    """The facts of these servers; keys are looked at on those that are named in *scanned*."""
+    servers = [(ServerGatherer(each, asked, name), each, name) for each, name in addresses]
+    scanners = [KeyScanner(each, asked) for _, each, name in servers if name in scanned]
+    for gatherer in (*[each for each, _, _ in servers], *scanners):
+        workers.start(gatherer.run)
+    workers.wait()
+    unknown = {each.unknown for each in scanners if each.unknown}
+    return TargetFacts(
+        asked,
+        tuple(gatherer.ended() for gatherer, _, _ in servers),
+        keys=_merged([each.facts for each in scanners if each.unknown is None]),
+        unknown={"keys": min(unknown)} if unknown else {},
+    )
+
+
+def _merged(found: list[KeyFacts]) -> KeyFacts | None:
+    if not found:
+        return None
+    foreign: dict[str, int] = {}
+    for each in found:
+        for name, count in each.foreign.items():
+            foreign[name] = foreign.get(name, 0) + count
+    return KeyFacts(
+        sum(each.seen for each in found),
+        sum(each.total or 0 for each in found),
+        sum(each.mine for each in found),
+        foreign,
+        frozenset[str]().union(*[each.namespaces for each in found]),
+    )
+
+
+def _of_cluster(target: Cluster, asked: Examination, workers: Workers, since: float) -> TargetFacts:
+    seeds = [SeedGatherer(target.node(*where), *where) for where in target.seeds]
+    for seed in seeds:
+        workers.start(seed.run)
+    workers.wait(since + _FIRST_LIMIT, lambda: any(seed.facts for seed in seeds))
+    cluster = next((seed.facts for seed in seeds if seed.facts is not None), None)
+    if cluster is None:
+        workers.wait()  # for the reasons
+        failed = [ServerFacts(seed.name, failure=seed.failure) for seed in seeds]
+        return TargetFacts(asked, tuple(failed))
+    nodes = cluster.nodes[:_MOST_NODES]
+    addresses = [(target.node(*_split(node.address)), node.address) for node in nodes]
+    primaries = frozenset(node.address for node in nodes if node.role == "primary")
+    facts = _of_servers(addresses, asked, workers, primaries)
+    return replace(facts, cluster=cluster)
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
+def _of_service(
+    target: SentinelService, asked: Examination, workers: Workers, since: float
+) -> TargetFacts:
+    sentinels = [SentinelGatherer(each, target.name) for each in target.sentinels]
+    for sentinel in sentinels:
+        workers.start(sentinel.run)
+    # Not only the first one: an old sentinel may still name the old primary.
+    workers.wait(since + _FIRST_LIMIT, lambda: all(each.is_done for each in sentinels))
+    primary = primary_of([each.facts for each in sentinels])
+    facts = TargetFacts(asked)
+    if primary is not None:
+        host = target.forced_host or primary[0]
+        options = {**target.template.options, "host": host, "port": primary[1]}
+        address = Address(target.template.connection_class, options)
+        clocks = [ClockGatherer(*each) for each in _replicas_of(target, sentinels)]
+        for clock in clocks:
+            workers.start(clock.run)
+        facts = _of_servers([(address, None)], asked, workers)
+        workers.wait(since + _FIRST_LIMIT, lambda: all(each.is_done for each in clocks))
+        known = {each.name: each.clock for each in clocks if each.clock is not None}
+        facts = replace(facts, clocks=known)
+    return replace(facts, sentinels=tuple(each.ended() for each in sentinels))
+
+
+def _replicas_of(
+    target: SentinelService, sentinels: list[SentinelGatherer]
+) -> list[tuple[str, Address]]:
+    """The replicas that are up, by the first sentinel that knows any."""
+    listed = next((each.facts.replicas for each in sentinels if each.facts.replicas), ())
+    found: list[tuple[str, Address]] = []
+    for replica in [each for each in listed if each.is_up][:_MOST_REPLICAS]:
+        host, port = _split(replica.address)
+        options = {**target.template.options, "host": target.forced_host or host, "port": port}
+        found.append((replica.address, Address(target.template.connection_class, options)))
+    return found
+
 
 DESCRIPTION = (
     "Examine a server for use with dibs, within 3 s. Each finding has a code, a reason and a fix. "
@@ -74,14 +303,3 @@ def _print(text: str) -> None:
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(f"{text}\n".encode(encoding, errors="replace").decode(encoding))
     sys.stdout.flush()
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Parse the arguments and run. SystemExit: they are wrong."""
-    parser = argparse.ArgumentParser("python -m dibs.doctor")
-    add_arguments(parser)
-    try:
-        return run(parser.parse_args(arguments))
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141

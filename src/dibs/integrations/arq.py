@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, ParamSpec, TypeVar, Unpack, cast
 from uuid import uuid4
 
-from ._extras import needs
+from . import needs
 
 with needs("arq"):
     from arq import ArqRedis, Retry

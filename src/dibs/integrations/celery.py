@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Unpack, cast
 
-from ._extras import needs
+from . import needs
 
 with needs("celery"):
     from celery import Task, uuid

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any, Unpack, cast
 
-from ._extras import needs
+from . import needs
 
 with needs("dramatiq"):
     from dramatiq import Actor, Middleware

@@ -20,7 +20,7 @@ lists the refusals.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Unpack, cast
 
-from ._extras import needs
+from . import needs
 
 with needs("fastapi"):
     from fastapi import FastAPI, routing

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from ._extras import needs
+from . import needs
 
 with needs("flask"):
     from flask import Flask, after_this_request, current_app, make_response, request

@@ -19,13 +19,15 @@ from ._line_events import (
     EVENT_NAME,
     WINDOW,
     EventMemory,
+    ThreadWorkerPool,
+    WorkerPool,
     actor_key,
     event_id,
     event_key,
     reply_key,
     signature_is_right,
+    to_its_end,
 )
-from ._line_workers import ThreadWorkerPool, WorkerPool, to_its_end
 from ._sync import line as sync_line
 
 __all__ = [

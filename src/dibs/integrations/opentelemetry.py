@@ -8,7 +8,7 @@ docs/logs-and-traces.md has every span, attribute and metric. Keys are never wri
 from collections.abc import Iterable
 from time import monotonic
 
-from ._extras import needs
+from . import needs
 
 with needs("opentelemetry"):
     from opentelemetry import context, trace

@@ -20,7 +20,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
-from ._extras import needs
+from . import needs
 
 with needs("prometheus"):
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any, ParamSpec, TypeVar, Unpack, cast
 
-from ._extras import needs
+from . import needs
 
 with needs("rq"):
     from rq import Queue, Retry, get_current_job

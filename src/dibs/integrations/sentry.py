@@ -9,7 +9,7 @@ No keys, no personal data.
 import logging
 from datetime import UTC, datetime
 
-from ._extras import needs
+from . import needs
 
 with needs("sentry"):
     import sentry_sdk

@@ -9,7 +9,7 @@ with dibs.hold("account:7", ttl=30, fence=True) as lease, sessions.begin() as se
 
 from typing import TYPE_CHECKING, Any, cast
 
-from ._extras import needs
+from . import needs
 
 with needs("sqlalchemy"):
     from sqlalchemy import inspect, select, update

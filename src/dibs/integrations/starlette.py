@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Annotated, Any, Unpack, cast, get_args, get_origin
 
-from ._extras import needs
+from . import needs
 
 with needs("starlette"):
     from anyio import CapacityLimiter

@@ -9,7 +9,7 @@ the application has bound to its context variables. No keys, no personal data.
 import logging
 from typing import Any
 
-from ._extras import needs
+from . import needs
 
 with needs("structlog"):
     import structlog

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar, Unpack, get_type_hints
 
-from ._extras import needs
+from . import needs
 
 with needs("taskiq"):
     from taskiq import (

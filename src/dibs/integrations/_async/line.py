@@ -14,6 +14,7 @@ from .._line_events import (
     REPLY_NAME,
     REPLY_TTL,
     WINDOW,
+    Ended,
     EventMemory,
     Route,
     Routes,
@@ -25,7 +26,6 @@ from .._line_events import (
     reply_token,
     sdk,
 )
-from .._line_workers import Ended
 
 if TYPE_CHECKING:
     from ... import AsyncDibs

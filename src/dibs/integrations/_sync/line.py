@@ -15,6 +15,7 @@ from .._line_events import (
     REPLY_NAME,
     REPLY_TTL,
     WINDOW,
+    Ended,
     EventMemory,
     Route,
     Routes,
@@ -26,7 +27,6 @@ from .._line_events import (
     reply_token,
     sdk,
 )
-from .._line_workers import Ended
 
 if TYPE_CHECKING:
     from ... import Dibs

@@ -31,7 +31,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from .._extras import needs
+from .. import needs
 
 with needs("django"):
     from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async

@@ -60,11 +60,12 @@ def try_mutant(
     functions: Functions,
     notices: Callable[[Begin], bool],
     usual: Callable[[str], float] = lambda _: 0.0,
+    limit: float = LEAST_LIMIT,
 ) -> Tried:
     """Whether *notices* returns True where the code is changed.
 
-    *usual*: how long a test lasts. The limit of a test is the time in which it ran or slept; in
-    that in which it waited for a processor it could not do better.
+    *usual*: how long a test lasts. *limit*: what it may take beyond that, of the time in which it
+    ran or slept; while it waited for a processor it could not do better.
     """
     reading, writing = os.pipe()
     child = os.fork()
@@ -72,7 +73,7 @@ def try_mutant(
         os.close(reading)
         _as_mutant(mutant, functions, notices, writing)
     os.close(writing)
-    test, is_over = _follow(child, reading, usual)
+    test, is_over = _follow(child, reading, lambda test: limit + SLOWER * usual(test))
     os.close(reading)
     if not is_over:
         os.killpg(child, signal.SIGKILL)
@@ -80,10 +81,10 @@ def try_mutant(
     return Tried(_OUTCOMES.get(code, "died") if is_over else "hangs", test)
 
 
-def _follow(child: int, reading: int, usual: Callable[[str], float]) -> tuple[str, bool]:
+def _follow(child: int, reading: int, limit: Callable[[str], float]) -> tuple[str, bool]:
     """The last test that was begun, and whether the fork has ended."""
     test, since = "", _own_time(child)
-    while _own_time(child) - since < LEAST_LIMIT + SLOWER * usual(test):
+    while _own_time(child) - since < limit(test):
         if not select.select([reading], [], [], 1.0)[0]:
             continue
         if not (chunk := os.read(reading, 65536)):

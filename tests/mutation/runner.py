@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -99,14 +100,16 @@ class Mutating:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """In place of running them."""
         items = {item.nodeid: item for item in session.items}
-        in_processes(self._jobs, lambda number: self._run(session, items, number))
+        in_processes(self._jobs, self._mutants, partial(self._run, session, items))
         return True
 
-    def _run(self, session: pytest.Session, items: dict[str, pytest.Item], number: int) -> None:
+    def _run(
+        self, session: pytest.Session, items: dict[str, pytest.Item], mutants: Iterator[Mutant]
+    ) -> None:
         functions = library_functions()
         first, *_, last = session.items
         runtestprotocol(first, nextitem=last, log=False)  # servers are started here, for all forks
-        for mutant in self._mutants[number :: self._jobs]:
+        for mutant in mutants:
             chosen = [items[test] for test in self._reach.of(mutant) if test in items]
             tried = self._try(session, mutant, chosen, functions) if chosen else UNREACHED
             self._report(mutant, tried)
@@ -145,14 +148,21 @@ def _fails(item: pytest.Item, following: pytest.Item) -> bool:
     return any(report.failed for report in runtestprotocol(item, nextitem=following, log=False))
 
 
-def in_processes(jobs: int, work: Callable[[int], None]) -> None:
-    """Run *work* in forks of this process, and wait for all of them."""
+def in_processes(
+    jobs: int, mutants: list[Mutant], work: Callable[[Iterator[Mutant]], None]
+) -> None:
+    """Run *work* in forks of this process, each with its share, and wait for all of them."""
+    reading, writing = os.pipe()
+    os.write(writing, b"".join([number.to_bytes(4) for number in range(len(mutants))]))
+    os.close(writing)
     children: list[int] = []
-    for number in range(jobs):
+    for _ in range(jobs):
         if (child := os.fork()) == 0:
             code = 1
             try:
-                work(number)
+                # A mutant that hangs keeps one of them, and the others take the rest.
+                numbers = iter(lambda: os.read(reading, 4), b"")
+                work(mutants[int.from_bytes(number)] for number in numbers)
                 code = 0
             except Exception:
                 traceback.print_exc()
@@ -160,6 +170,7 @@ def in_processes(jobs: int, work: Callable[[int], None]) -> None:
                 sys.stdout.flush()
                 os._exit(code)
         children.append(child)
+    os.close(reading)
     statuses = [os.waitpid(child, 0)[1] for child in children]
     if any(statuses):
         raise RuntimeError("a process of the run has failed")

@@ -28,6 +28,9 @@ from .runner import UNREACHED, Report, in_processes
 FOLLOWED = 2
 """Seeds of each workload in which it is seen what is reached; the others reach the same."""
 
+LIMIT = 10.0
+"""Seconds that a seed or an exploration may take: nothing in it waits."""
+
 
 class Probe(NamedTuple):
     """Something that is well without a change."""
@@ -45,12 +48,12 @@ def run_simulated(mutants: list[Mutant], jobs: int, budget: float, report: Repor
     probes = _probes()
     functions = library_functions()
 
-    def work(number: int) -> None:
-        for mutant in mutants[number::jobs]:
+    def work(mutants: Iterator[Mutant]) -> None:
+        for mutant in mutants:
             chosen = sorted(probes[_place(mutant)], key=lambda probe: probe.seconds)
             report(mutant, _try(mutant, chosen, functions, budget) if chosen else UNREACHED)
 
-    in_processes(jobs, work)
+    in_processes(jobs, mutants, work)
 
 
 def _place(mutant: Mutant) -> str:
@@ -69,7 +72,7 @@ def _try(mutant: Mutant, probes: list[Probe], functions: Functions, budget: floa
                 break
         return False
 
-    return try_mutant(mutant, functions, notices)
+    return try_mutant(mutant, functions, notices, limit=LIMIT)
 
 
 # ---- what there is, and what it reaches

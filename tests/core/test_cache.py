@@ -171,15 +171,15 @@ def test_an_option_of_a_cache_that_makes_no_sense_is_refused(options: dict[str, 
         kept(**options)
 
 
-def stored(made_at: float = 0.0) -> bytes:
+def stored_at(made_at: float = 0.0) -> bytes:
     return frame("json", "-", made_at, 0.0, b"1")
 
 
 def test_a_value_is_stale_from_the_moment_its_ttl_is_over() -> None:
     """What the server still keeps is the time for which it may be served stale."""
     options = kept(stale=10)
-    assert read_reply([stored(), 10_001], options, []).state == "fresh"
-    assert read_reply([stored(), 10_000], options, []).state == "stale"
+    assert read_reply([stored_at(), 10_001], options, []).state == "fresh"
+    assert read_reply([stored_at(), 10_000], options, []).state == "stale"
 
 
 def test_how_long_a_value_lives_is_asked_where_that_matters() -> None:
@@ -192,7 +192,7 @@ def test_how_long_a_value_lives_is_asked_where_that_matters() -> None:
 
 def test_the_age_of_a_value_is_never_negative() -> None:
     """The clock of who stored it may be ahead."""
-    found = read_stored([stored(made_at=100.0), 60_000], kept(), [], 90.0)
+    found = read_stored([stored_at(made_at=100.0), 60_000], kept(), [], 90.0)
     assert found is not None and found.age == 0.0
 
 

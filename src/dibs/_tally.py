@@ -204,8 +204,7 @@ class Tally:
                 series.add_up()
 
     def _begin_outage(self) -> None:
-        """Redis did not answer. Answers from before do not end it, and the next one does so at
-        once."""
+        """Redis did not answer. Earlier answers do not end the outage; the next one does."""
         with self._lock:
             self._add_up()
             self.is_out = True

@@ -148,8 +148,11 @@ class LoopWatch:
     _thread: ClassVar[threading.Thread | None] = None
 
     def __init__(self, overdue: Callable[[float], tuple[str, float, float] | None]) -> None:
-        """*overdue* is called in the thread, with the time: the name of a lease whose renewal is
-        late, by how many seconds, and in how many the lease runs out."""
+        """*overdue* is called in the thread when the renewal of a lease is late.
+
+        It gets the name of the lease, the seconds by which the renewal is late, and those until the
+        lease expires.
+        """
         self._overdue = overdue
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread_id = 0
@@ -183,8 +186,11 @@ class LoopWatch:
             _log.warning(_BLOCKED, *overdue, stack)
 
     def _answers(self) -> bool:
-        """Whether the loop runs what it is given. Slices: a process that was stopped, with this
-        thread in it, has lost one of them only."""
+        """Whether the loop runs callbacks.
+
+        It waits in slices: a process that was stopped, with this thread in it, loses only one of
+        them.
+        """
         answer = threading.Event()
         try:
             assert self._loop is not None

@@ -196,56 +196,73 @@ class AsyncLease:
 
     @property
     def token(self) -> str:
-        """The value of the key on the server. Whoever has it can release the lease."""
+        """The value of the key on the server. A process that has it can release the lease."""
         return self._state.token.decode()
 
     @property
     def fence(self) -> int | None:
-        """A number that grows with every lease of this key; None: not requested (`fence=True`)."""
+        """A number that grows with every lease of this key, or None without `fence=True`."""
         return self._state.fence
 
     @property
     def guarded(self) -> bool:
-        """False: Redis was unavailable and the policy let you through; nobody is excluded."""
+        """Whether Redis granted it; if not, other holders are not excluded."""
         return self._state.guarded
 
     @property
     def remaining(self) -> float:
-        """Seconds until it expires, by the local clock; 0.0: it has ended."""
+        """Seconds until it expires, by the local clock; 0.0 if it has ended."""
         return 0.0 if self._state.is_over else max(self._state.deadline - monotonic(), 0.0)
 
     @property
     def lost(self) -> bool:
-        """True: it ended before you released it; another holder may have the key. Stop writing."""
+        """Whether it ended before you released it; another holder may have it, so stop writing."""
         return self._state.is_lost_at(monotonic())
 
     def check(self) -> None:
-        """Return if you still hold the lease. LeaseLost: you do not."""
+        """Return if you still hold the lease.
+
+        Raises:
+            LeaseLost: You do not.
+        """
         if self.lost:
             raise lost_error(self._state)
 
     def extend(self, ttl: Seconds) -> Coroutine[Any, Any, bool]:
-        """Extend it to *ttl* from now. False: not extended; check `lost` before you go on.
+        """Extend it to *ttl* from now.
 
-        Unavailable: Redis is unavailable and the policy is "closed". True: extended.
+        Returns:
+            False if it was not extended; check `lost` before you go on.
+
+        Raises:
+            Unavailable: Redis is unavailable and the policy is "closed".
         """
         return must_await(self._leases.extend(self._state, seconds(ttl, "ttl")))
 
     def release(self) -> Coroutine[Any, Any, bool]:
-        """Release the key. False: you did not hold it any more; no other holder's key is touched.
+        """Release the key.
 
         With `at_least` the key stays taken until that time is over; the call does not wait for it.
         If Redis does not answer, the release is sent when Redis is available again, unless the
         lease has expired by then.
+
+        Returns:
+            False if you no longer held it. The key of another holder is not touched.
         """
         return self._leases.end(self._state)
 
     async def detach(self, *, ttl: Seconds) -> str:
         """Hand it over to another process, which continues it with `hold(key, token=…)`.
 
-        The key stays taken for *ttl*; this process neither renews nor releases it any more, unless
-        the block ends by an exception before another process has continued it. Returns the token.
-        LeaseLost: it had ended. Unavailable: Redis is unavailable and the policy is "closed".
+        The key stays taken for *ttl*. This process no longer renews or releases it, unless the
+        block ends by an exception before another process has continued it.
+
+        Returns:
+            The token.
+
+        Raises:
+            LeaseLost: It had ended.
+            Unavailable: Redis is unavailable and the policy is "closed".
         """
         return await detach_lease(self._leases, self._state, "hold", seconds(ttl, "ttl"))
 

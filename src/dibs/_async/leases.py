@@ -182,8 +182,9 @@ class AsyncLeases:
             self._sweep(now)
 
     async def catch_up(self, lease: LeaseState) -> None:
-        """The reply came after the lease would have ended: opening a connection took that long,
-        or this process was stopped. Keep it from now on; where it is not ours any more, it is lost.
+        """Keep a lease whose reply came late, from now on; mark it lost if it was taken over.
+
+        Opening a connection took longer than the lease, or this process was stopped.
         """
         with contextlib.suppress(Outage, UsageError):
             await self._extend(lease, lease.call.options.ttl, monotonic())
@@ -259,9 +260,7 @@ class AsyncLeases:
     # ---- giving back
 
     async def end(self, lease: LeaseState) -> bool:
-        """It is over, and its key free. False: it had been lost, or (`is_undelivered`) the
-        store was out.
-        """
+        """End it and free its key. False: it was lost, or (`is_undelivered`) no answer came."""
         store = self.store
         if lease.successor is not None:
             await self._confirm_value(lease)
@@ -417,8 +416,10 @@ class AsyncLeases:
         return await self.store.check_reply(request, error, now)
 
     def _done_requests(self, lease: LeaseState, record: ClaimRecord) -> list[Request]:
-        """What records it as *done*, whichever value its key has by then; after a request with the
-        result that may yet be executed, it changes nothing."""
+        """Requests that record it as *done*, whichever value its key has by then.
+
+        After a request with the result that may yet be executed, they change nothing.
+        """
         until = monotonic() + record.ms / 1000
         values = filter(None, (lease.token, lease.successor))
         key = lease.call.key

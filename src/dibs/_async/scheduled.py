@@ -351,8 +351,10 @@ class AsyncRunner:
             _log.info(said, scheduled.key)
 
     async def _refresh(self) -> int:
-        """Learn which fires are over by now, and what time it is: what the server's clock has
-        shown, so that no fire is early. In an outage, with "open", the time of this machine.
+        """Learn which fires are over by now, and what time it is.
+
+        The time is what the server's clock has shown, so that no fire is early. In an outage, with
+        "open", it is that of this machine.
         """
         since = monotonic()
         reply = await self._ask(look_request(self._scheduled.last_key))

@@ -136,8 +136,10 @@ class Local:
     """
 
     def __init__(self, is_behind: Callable[[float], bool], most: int = MOST_LOCAL_VALUES) -> None:
-        """*is_behind*: whether the server may have reported changes that were not read yet, as
-        after a pause of this process."""
+        """*is_behind*: whether the server may have reported changes that were not read yet.
+
+        That is so after a pause of this process.
+        """
         self._is_behind = is_behind
         self._asked_at = 0.0
         self._most = most

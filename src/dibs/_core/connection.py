@@ -63,7 +63,7 @@ class Breaker:
 
     @property
     def state(self) -> str:
-        """ "closed"; "open"; or "half-open": asking again, and no answer has come yet."""
+        """One of "closed", "open", and "half-open": asking again, without an answer yet."""
         if self.opened_at is not None:
             return "open"
         return "closed" if self._since is None else "half-open"
@@ -199,8 +199,10 @@ class Outbox:
 
 
 def worth_repeating(request: Request, reply: Reply) -> Request | None:
-    """What is worth sending again after *reply*: the server could not do it now (BUSY, LOADING …),
-    or lacks the command, and is given a script. None: nothing."""
+    """Return what to send again after *reply*, or None.
+
+    The server could not do it now (BUSY, LOADING …), or lacks the command and gets a script.
+    """
     if not isinstance(reply, ErrorReply):
         return None
     return request if code_of_reply(str(reply)) is not None else by_script(request, reply)
@@ -212,8 +214,10 @@ def is_elsewhere(reply: Reply) -> bool:
 
 
 def unserved(requests: list[Request], reply: Any) -> tuple[list[Request], list[Request]]:
-    """What is to be sent again of *requests*, and what to another node, by the server's *reply* to
-    all of them together."""
+    """Return which of *requests* to send again, and which to another node.
+
+    *reply* is the server's answer to all of them together.
+    """
     replies: list[Reply] = reply if sum(each.replies for each in requests) > 1 else [reply]
     ends = itertools.accumulate(each.replies for each in requests)
     pairs = [(each, replies[end - 1]) for each, end in zip(requests, ends, strict=True)]
@@ -226,8 +230,7 @@ def unserved(requests: list[Request], reply: Any) -> tuple[list[Request], list[R
 
 
 class Circuit:
-    """What is known of one server: whether it is out, what must still be delivered to it, and
-    which connections it has to end first."""
+    """The state of one server: whether it is out, what is undelivered, which connections to end."""
 
     def __init__(self) -> None:
         self.breaker = Breaker()

@@ -94,13 +94,13 @@ class ClaimRecord(NamedTuple):
 
 
 class RecordWrite(NamedTuple):
-    """One attempt to leave a record: in the place of the claim, or …"""
+    """One attempt to leave a record in the place of the claim."""
 
     left: Left
     free_until: int | None = None
-    """… also at a free key until then, in ms of the server's clock, 0: ask for the clock;"""
+    """Also at a free key, until then, in ms of the server's clock. 0: ask for the clock."""
     forced: bool = False
-    """… also on a server that is out of memory."""
+    """Also on a server that is out of memory."""
 
 
 class NoRoom(Outage):

@@ -449,8 +449,10 @@ def length_request(key: bytes) -> Request:
 
 
 def companions_request(namespace: str, key: bytes) -> Request:
-    """What lives beside a key: its fence, the lock of its load, who waits, what a schedule has
-    run; and the server's clock."""
+    """Reads the keys beside a key, and the server's clock.
+
+    They are its fence, the lock of its load, its waiters, and what a schedule has run.
+    """
     fence, lock = companion_key(f"{namespace}fence:".encode(), key), load_lock_key(namespace, key)
     words = pack("TIME") + pack("GETRANGE", fence, 0, 31) + pack("GETRANGE", lock, 0, HEAD - 1)
     records = pack("ZRANGE", records_key(f"{namespace}fires:".encode(), key), 0, -1)

@@ -515,8 +515,9 @@ def check_parameters(text: str, roots: list[str], function: Callable[..., Any]) 
 
 
 def check_ignored(text: str, function: Callable[..., Any], ignore: object) -> tuple[str, ...]:
-    """The parameters that are no part of the key on purpose. UsageError: *function* has no such
-    parameter, or the template has it as a field.
+    """Return the parameters that are left out of the key on purpose.
+
+    UsageError: *function* has no such parameter, or the template has it as a field.
     """
     names = checked_paths(ignore, "ignore")
     check_parameters(text, list(names), function)
@@ -527,8 +528,9 @@ def check_ignored(text: str, function: Callable[..., Any], ignore: object) -> tu
 
 
 def check_fields(text: str, function: Callable[..., Any], ignore: tuple[str, ...]) -> None:
-    """UsageError: the template has no field, so that all calls of *function* would share one value,
-    whatever their arguments. `self` and `cls` are none; *ignore* names others.
+    """UsageError: the template has no field, so all calls of *function* would share one value.
+
+    `self` and `cls` are no fields; *ignore* names others.
     """
     parameters = inspect.signature(function).parameters
     first = next(iter(parameters), None)

@@ -19,10 +19,12 @@ FENCE_LIFE = 3600.0
 
 
 class Holding(NamedTuple):
-    """Somebody has the key: for how long still (seconds), and who, for people."""
+    """The holder of a key, and for how long it still holds it."""
 
     remaining: float
+    """Seconds; inf: the key has no ttl."""
     holder: str | None
+    """Host name and process id; None: not written by dibs."""
     note: str | None = None
     """What the holder of a running claim said about it."""
 

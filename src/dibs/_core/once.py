@@ -159,8 +159,9 @@ def answer_duplicate(
 
 
 def _retry_after(options: ClaimOptions, found: ExistingClaim) -> float:
-    """When another try makes sense: a running claim that will leave its key behind is in the way
-    for a window after its end.
+    """When another attempt makes sense.
+
+    A running claim that will leave its key behind is in the way for a window after its end.
     """
     if found.state == "done" or options.after != "hold" or not found.since:
         return found.left

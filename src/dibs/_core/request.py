@@ -37,7 +37,7 @@ class ErrorReply(Exception):
 
     @property
     def code(self) -> str:
-        """The first word of what the server said: WRONGTYPE, NOSCRIPT, MOVED, ERR …"""
+        """The first word of the server's message, such as WRONGTYPE, NOSCRIPT, MOVED or ERR."""
         return str(self).partition(" ")[0]
 
 

@@ -65,8 +65,11 @@ def slot_of(key: bytes) -> int:
 
 
 def read_slots(reply: Reply, asked: Node) -> list[Range]:
-    """Who has which slots, from the answer to `ASK_SLOTS`. Without a host: that of the node we
-    asked. A node that should announce a host name and has none is found by its IP address."""
+    """Return which node has which slots, from the reply to `ASK_SLOTS`.
+
+    Without a host: that of the node that replied. A node that should announce a host name and has
+    none is found by its IP address.
+    """
     slots: list[Range] = []
     for entry in reply if isinstance(reply, list) else []:
         match entry:
@@ -289,8 +292,10 @@ class Reconnections:
         return True
 
     def may_reconnect(self, now: float, opened_at: float) -> bool:
-        """False: the newest connection, opened at *opened_at*, is that of the last reconnection,
-        and has not been used for long."""
+        """False: the newest connection is that of the last reconnection, and is still young.
+
+        *opened_at*: when the newest connection was opened.
+        """
         if self._reconnected_at <= opened_at and now - opened_at < RECONNECT_AFTER:
             return False
         self._reconnected_at = now

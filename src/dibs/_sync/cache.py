@@ -77,10 +77,10 @@ class Batches:
         self._refresher = refresher
 
     def get(self, many: ManyRequest, share: Share) -> dict[Any, Any]:
-        """The value of each item: one read, one load for those that are missing. Not of all of
-        them: where the load returned none for an item, it is left out.
+        """Return the value of each item: one read, one load for those that are missing.
 
-        *share*: the value of one item, by a load that is shared. What the loads raise.
+        Items for which the loader returned no value are omitted. *share* loads one item, in a load
+        that callers share. What the loads raise is raised.
         """
         called_at = monotonic()
         found = self._read(many, called_at)
@@ -256,8 +256,10 @@ class Batches:
         results: Results,
         out: dict[Any, Outage],
     ) -> RequestedItems:
-        """Claim, in one write. Returns what has to be claimed again, because only we can see that
-        what is there is no value."""
+        """Claim, in one write, and return what has to be claimed again.
+
+        Only the client can see that the stored bytes are not a value.
+        """
         since = monotonic()
         try:
             found = self._loader.claim_all(list(asked.values()))

@@ -172,8 +172,10 @@ class Sentinels:
         self.transport.reconnect()
 
     def _ask(self) -> list[Master]:
-        """What the sentinels say that answer. One that has not answered is left alone for a time,
-        unless nobody else answers."""
+        """Return the replies of the sentinels that answer.
+
+        One that has not answered is left alone for a time, unless no other answers.
+        """
         now = monotonic()
         failed = {n for n, at in self._failed_at.items() if now - at < ASK_AFTER_FAILURE}
         everybody = range(len(self._clients))

@@ -74,13 +74,17 @@ def console(
     allow_keys: AccessRule | None = None,
     most_viewers: int = 20,
 ) -> "Console":
-    """An ASGI application that shows what *dibs* and its server do.
+    """Create an ASGI application that shows what *dibs* and its server do.
 
-    *allow*: who may read it: a function of the ASGI scope that returns a bool (it may be async), or
-    "host": the application around it has decided. *allow_release*: who may also release keys;
-    *allow_keys*: who sees whole keys, which may hold personal data; both nobody by default.
-    *most_viewers*: how many pages get live updates at once; others ask every few seconds.
-    UsageError: a rule is invalid.
+    Args:
+        allow: Who may read it: a function of the ASGI scope that returns a bool (it may be async),
+            or "host" if the application around it has decided.
+        allow_release: Who may also release keys. Default: no one.
+        allow_keys: Who sees whole keys, which may contain personal data. Default: no one.
+        most_viewers: How many pages get live updates at once; others poll every few seconds.
+
+    Raises:
+        UsageError: A rule is invalid.
     """
     return Console(dibs, allow, allow_release, allow_keys, most_viewers)
 

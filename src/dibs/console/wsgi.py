@@ -53,10 +53,12 @@ def console_wsgi(
     allow_release: AccessRule | None = None,
     allow_keys: AccessRule | None = None,
 ) -> "WsgiConsole":
-    """A WSGI application that shows what *dibs* and its server do.
+    """Create a WSGI application that shows what *dibs* and its server do.
 
-    The rules are as in `console`, but plain functions of the WSGI environ. UsageError: a rule makes
-    no sense, or *dibs* is an AsyncDibs.
+    The rules are as in `console`, but plain functions of the WSGI environ.
+
+    Raises:
+        UsageError: A rule is invalid, or *dibs* is an AsyncDibs.
     """
     return WsgiConsole(dibs, allow, allow_release, allow_keys)
 

@@ -181,8 +181,11 @@ class Job(NamedTuple):
 
     @property
     def again_key(self) -> str:
-        """The key of sending its message once more. Two retries have two tokens: one may be lost,
-        and the claim of the other stay in the queue."""
+        """The key of sending its message once more.
+
+        Two retries have two tokens: one may be lost while the claim of the other stays in the
+        queue.
+        """
         return f"{self.run_key}:{self._token_hash}:again"
 
 
@@ -281,15 +284,19 @@ def again_after(error: Duplicate, job: Job, lease: float) -> float | None:
 
 
 def is_anothers(error: Duplicate, job: Job) -> bool:
-    """Whether another job does the work of *job*. False: its own run, or a transaction that may be
-    rolled back, is in the way."""
+    """Whether another job does the work of *job*.
+
+    False: its own run, or a transaction that may be rolled back, is in the way.
+    """
     is_open = error.source == "table" and error.state == "running"
     return error.key != job.run_key and not is_open
 
 
 def wait_for_transaction(job: Job, lease: float) -> float:
-    """How long a worker waits for another transaction with the key of *job*, in seconds: where a
-    run has just sent its retry, until that run is rolled back; or as long as a lost run may last.
+    """How many seconds a worker waits for another transaction with the key of *job*.
+
+    If a run has just sent its retry, until that run is rolled back; otherwise as long as a lost run
+    may last.
     """
     return AGAIN_AFTER if job.comes_again and job.attempt is not None else 1.5 * lease + 0.5
 

@@ -47,13 +47,18 @@ have been decoded, and a worker that drops a task does not see them."""
 
 
 def unique(dibs: Dibs, template: str, **options: Unpack[TransactionKeywords]) -> type[Task]:
-    """A base class for tasks whose calls are unique: `@app.task(base=unique(dibs, "x:{id}"))`.
+    """Create a base class for unique tasks: `@app.task(base=unique(dibs, "x:{id}"))`.
 
-    *template* is filled from the arguments of the task; `{task}` is its name. `delay` and
-    `apply_async` of a duplicate return the AsyncResult of the task that is there. Options:
-    `TransactionOptions`. UsageError: an option makes no sense, or (when the task is created) the
-    task lacks a field of *template*, another task has the same template without `{task}`, or a
-    base class before this one has a `__call__`, which would bypass it.
+    `delay` and `apply_async` of a duplicate return the AsyncResult of the existing task.
+
+    Args:
+        template: Filled from the arguments of the task; `{task}` is its name.
+        **options: `TransactionOptions`.
+
+    Raises:
+        UsageError: An option is invalid; or, when the task is created, it lacks a field of
+            *template*, another task has the same template without `{task}`, or a base class before
+            this one has a `__call__`, which would bypass it.
     """
     made = TransactionOptions(**options)
 

@@ -34,12 +34,17 @@ another one) and, in a retry, the sending."""
 def unique(
     dibs: Dibs, template: str, **options: Unpack[TransactionKeywords]
 ) -> Callable[..., "Actor[Any, Any]"]:
-    """The class of an actor whose messages are unique: `actor_class=unique(dibs, "x:{id}")`.
+    """Create an actor class for unique messages: `actor_class=unique(dibs, "x:{id}")`.
 
-    *template* is filled from the arguments of the actor; `{task}` is its name. `send` and
-    `send_with_options` of a duplicate return a message with the id of the one that is there.
-    Options: `TransactionOptions`. UsageError: an option is invalid, or (where the actor is
-    declared) a field is missing, or another actor has the same `unique(…)` without `{task}`.
+    `send` and `send_with_options` of a duplicate return a message with the id of the existing one.
+
+    Args:
+        template: Filled from the arguments of the actor; `{task}` is its name.
+        **options: `TransactionOptions`.
+
+    Raises:
+        UsageError: An option is invalid; or, when the actor is declared, a field is missing, or
+            another actor has the same `unique(…)` without `{task}`.
     """
     made = TransactionOptions(**options)
 

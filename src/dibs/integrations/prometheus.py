@@ -49,11 +49,18 @@ _NEED_EVENTS: frozenset[Kind] = frozenset({"leaked", "missed", "finished"})
 
 
 class PrometheusListener(Tally):
-    """Counts every event in *registry* (default: the global one), as metrics named *prefix*_….
+    """Counts every event.
 
     It never raises, and may be called from any thread. Labels contain names, which are templates,
-    never keys; names beyond the first *most_names* are counted together as "other". UsageError:
-    the prefix is invalid, or the registry already has such metrics.
+    never keys.
+
+    Args:
+        registry: Default: the global one.
+        prefix: Metrics are called *prefix*_….
+        most_names: Names beyond the first *most_names* are counted together as "other".
+
+    Raises:
+        UsageError: The prefix is invalid, or the registry already has such metrics.
     """
 
     counted = KINDS - _NEED_EVENTS

@@ -72,7 +72,7 @@ def dibs_process() -> Iterator[Server]:
 def dibs_server(dibs_process: Server) -> Server:
     """A `dibs.testing.Server`, empty: its `url` for your settings, its `keys()` to look at.
 
-    A test that freezes or kills it uses a `Dibs(dibs_server.url)` of its own.
+    A test that freezes or kills it uses a separate `Dibs(dibs_server.url)`.
     """
     dibs_process.flush()
     return dibs_process

@@ -53,9 +53,15 @@ def unique(
 ) -> Callable[[Task], Task]:
     """Let tasks with the same key run once: `@unique(dibs, "x:{id}")` above `@broker.task`.
 
-    *template* is filled from the arguments of the task; `{task}` is its name. `kiq` of a duplicate
-    returns the task that is there. Options: `UniqueOptions`. UsageError: an option is invalid, a
-    field is missing, or another task has the same `unique(…)` without `{task}`.
+    `kiq` of a duplicate returns the existing task.
+
+    Args:
+        template: Filled from the arguments of the task; `{task}` is its name.
+        **options: `UniqueOptions`.
+
+    Raises:
+        UsageError: An option is invalid, a field is missing, or another task has the same
+            `unique(…)` without `{task}`.
     """
     made = UniqueOptions(**options)
 

@@ -66,8 +66,9 @@ def bound_socket(port: int = 0) -> socket.socket:
 
 
 def kept_port(port: int) -> socket.socket | None:
-    """Return a socket that keeps a port for its server, which is down: nobody listens there, and
-    no other server can. None: another one was quicker.
+    """Return a socket that keeps a port for a server that is down.
+
+    No process listens there, and no other server can. None: another one was quicker.
     """
     try:
         sock = bound_socket(port)

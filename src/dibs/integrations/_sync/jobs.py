@@ -199,8 +199,10 @@ class Run:
         """For how long the key is kept for the next run of this job; None: there is none."""
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """What *function* returns. With `within=`, in a transaction; or what an earlier one has
-        committed. NotRun: another transaction with its key is open.
+        """Return what *function* returns.
+
+        With `within=` it runs in a transaction, or what an earlier one committed is returned.
+        NotRun: another transaction with its key is open.
         """
         within, claim, job = self._within, self._claim, self._job
         if within is None or claim is None:

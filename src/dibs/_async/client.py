@@ -549,8 +549,9 @@ class AsyncDibs(AsyncCaching):
 
         return decorate
 
-    def _within(self, opener: Any, options: ClaimOptions) -> AsyncWithin:
-        """Opens the transactions of jobs. UsageError: *opener* cannot be called."""
+    @staticmethod
+    def _within(opener: Any, options: ClaimOptions) -> AsyncWithin:
+        """Opens the transactions of jobs and endpoints. UsageError: *opener* cannot be called."""
         return AsyncWithin(opener, 0, options)
 
     # ---- inspecting

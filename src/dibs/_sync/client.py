@@ -550,8 +550,9 @@ class Dibs(Caching):
 
         return decorate
 
-    def _within(self, opener: Any, options: ClaimOptions) -> Within:
-        """Opens the transactions of jobs. UsageError: *opener* cannot be called."""
+    @staticmethod
+    def _within(opener: Any, options: ClaimOptions) -> Within:
+        """Opens the transactions of jobs and endpoints. UsageError: *opener* cannot be called."""
         return Within(opener, 0, options)
 
     # ---- inspecting

@@ -52,7 +52,7 @@ from ..._http.throttle import Throttle, ThrottleAnswer, Throttled
 from ..._interface import throttling
 from ...errors import Unavailable, UsageError
 from .._async import claims as async_claims
-from .._claims import STREAMED, applied, mark_guarded, run_within, within_of
+from .._claims import STREAMED, applied, mark_guarded, outcome_of, run_within, within_of
 from .._django_requests import (
     aidentity_of,
     identity_of,
@@ -63,7 +63,7 @@ from .._django_requests import (
     submission_for,
 )
 from .._sync import claims as sync_claims
-from .transactions import atomic, fenced
+from .transactions import atomic, fenced, when_committed
 
 if TYPE_CHECKING:
     from ..._interface import AsyncClaim, Claim
@@ -431,13 +431,27 @@ def _is_stream(response: Any) -> bool:
 def _end_with(
     response: Any, policy: Policy, end: Callable[[Recording], object], fail: Callable[[], object]
 ) -> None:
-    """End the claim with the response: now, once it is rendered, or when its stream ends."""
+    """End the claim with the response: now, once it is rendered, or when its stream ends; and not
+    before the transactions around the view have ended, as those of ATOMIC_REQUESTS.
+    """
+    ended = functools.partial(_end_when_committed, response, policy, end, fail)
+    if not _is_later(response):
+        ended()
+        return
+    when_committed(lambda: None, fail)
     if _is_stream(response):
-        response._resource_closers.append(lambda: end(_recorded(policy, response)))
-    elif _is_later(response):
-        _end_when_rendered(response, lambda: end(_recorded(policy, response)), fail)
+        response._resource_closers.append(ended)
     else:
-        end(_recorded(policy, response))
+        _end_when_rendered(response, ended, fail)
+
+
+def _end_when_committed(
+    response: Any, policy: Policy, end: Callable[[Recording], object], fail: Callable[[], object]
+) -> None:
+    """A response that stands for what is rolled back is no success."""
+    recording = _recorded(policy, response)
+    ended = functools.partial(end, recording)
+    when_committed(ended, fail if outcome_of(policy, recording) == "returned" else ended)
 
 
 def _end_when_rendered(

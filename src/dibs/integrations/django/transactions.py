@@ -1,4 +1,4 @@
-"""Transactions of Django for `within=`, and fences for its rows."""
+"""Transactions of Django for `within=` and around guarded views, and fences for its rows."""
 
 # pyright: basic
 # Django has no types.
@@ -7,9 +7,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from django.db import transaction
+from django.db import connections, transaction
 
-from ..._interface import checked_fence
+from ..._interface import checked_fence, django_transaction
 from ...errors import LeaseLost
 
 if TYPE_CHECKING:
@@ -40,6 +40,26 @@ def atomic(
         durable: Raise RuntimeError inside another transaction.
     """
     return _Atomic(using, durable=durable)
+
+
+def when_committed(committed: Callable[[], object], rolled_back: Callable[[], object]) -> None:
+    """Call *committed* when the transactions around the caller have committed; now, without one.
+
+    *rolled_back* is called in its place, also if a COMMIT fails. Both run before Django goes on.
+    """
+    open_ones = [each for each in connections.all(initialized_only=True) if each.in_atomic_block]
+    outcomes: list[bool] = []
+
+    def ended(is_committed: bool) -> None:  # noqa: FBT001 - a callback
+        outcomes.append(is_committed)
+        if len(outcomes) == len(open_ones):
+            (committed if all(outcomes) else rolled_back)()
+
+    for each in open_ones:
+        if not django_transaction(each.alias).on_end(ended):
+            ended(is_committed=True)  # nobody will see it
+    if not open_ones:
+        committed()
 
 
 def fenced(rows: Any, lease: "Lease | AsyncLease", **values: object) -> None:

@@ -36,7 +36,7 @@ class Transaction(ABC):
 
     kind: Literal["threads", "asyncio"] = "threads"
     is_opened_here = False
-    """True: `within=` opened it, so somebody must commit it. False: it is the caller's."""
+    """True: `within=` opened it, and must commit it. False: it is the caller's."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -70,7 +70,7 @@ class Transaction(ABC):
         return "unknown"
 
     def on_end(self, outcome: CommitListener) -> bool:
-        """Have *outcome* called at the end of the outermost transaction. False: nobody can know."""
+        """Have *outcome* called at the end of the outermost transaction. False: it cannot."""
         return False
 
     def close(self) -> None:
@@ -402,7 +402,7 @@ class _Psycopg(Transaction):
 
 
 class _AsyncPsycopg(_Psycopg):
-    """The same for asyncio."""
+    """psycopg for asyncio."""
 
     kind = "asyncio"
 
@@ -521,7 +521,7 @@ class _Django(Transaction):
 
     def on_end(self, outcome: CommitListener) -> bool:
         connection = self._connection
-        if not connection.commit_on_exit:  # autocommit is off: its COMMIT calls nobody
+        if not connection.commit_on_exit:  # autocommit is off: its COMMIT calls no hook
             return False
         if connection.atomic_blocks[0]._from_testcase:  # never committed; a test goes on inside
             outcome(True)

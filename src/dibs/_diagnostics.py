@@ -1,6 +1,6 @@
 """What `dibs doctor` may use of dibs beside its public API.
 
-With it a single server is asked over a connection of its own, without a client: the target that a
+With it a single server is asked over a separate connection, without a client: the target that a
 URL names, a connection, requests and replies, what the engine can do, and what an error means.
 These are imports of the transport, which `_interface` does without. A test checks that the doctor
 imports nothing else. Nothing here is for applications.

@@ -44,7 +44,7 @@ class HeldHere(NamedTuple):
 
 
 class WaitedFor(NamedTuple):
-    """A key that somebody in this process waits for."""
+    """A key that this process waits for."""
 
     key: str
     waiters: int
@@ -142,7 +142,7 @@ def _text(key: bytes) -> str:
 
 
 def alive(holder: str | None) -> Literal["running", "ended", "unknown"]:
-    """Whether the process of *holder* is there, as far as this machine can tell."""
+    """Whether the process of *holder* exists, as far as this machine can tell."""
     host, _, pid = (holder or "").rpartition(":")
     if host != gethostname() or not (pid.isdecimal() and 0 < int(pid) < 2**31):
         return "unknown"

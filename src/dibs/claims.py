@@ -78,7 +78,7 @@ def opened(claim: OpenClaim) -> None:
 
 
 def closed(claim: OpenClaim) -> None:
-    """*claim* is not open any more. It may be closed elsewhere than it was opened."""
+    """*claim* is no longer open. It may be closed elsewhere than it was opened."""
     _everywhere.discard(id(claim))  # from the context it goes when the next one is opened
 
 

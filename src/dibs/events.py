@@ -134,7 +134,7 @@ class CountingListener(Protocol):
 
 SpanKind = Literal["hold", "claim", "load", "wait", "run"]
 """hold, claim: from the request to the end of the block. load: a call of a loader. wait: for a load
-by somebody else. run: a run of a scheduled function."""
+by another caller. run: a run of a scheduled function."""
 
 
 class Span(Protocol):
@@ -223,7 +223,7 @@ class Event:
     its key was free; "not_stored", it is recorded without its result.
     switched: how it was learnt ("announced", "asked", "connecting")."""
     detail: str | None = None
-    """The same as a sentence, for people."""
+    """The cause as a sentence, for people."""
     lasted: float | None = None
     """recovered: seconds the outage lasted."""
     took: float | None = None
@@ -231,4 +231,4 @@ class Event:
     delay: float | None = None
     """fired: seconds after its scheduled time."""
     count: int | None = None
-    """missed: how many fires nobody ran."""
+    """missed: how many fires were not run."""

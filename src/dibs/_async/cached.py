@@ -219,7 +219,7 @@ class AsyncCachedMany(Generic[P, T]):
         }
 
         def load(items: list[Any]) -> Any:
-            # A list of its own, which the function may change.
+            # A copy, which the function may change.
             given, named = template.arguments(list(items), args, kwargs)
             return self._function(*given, **named)
 

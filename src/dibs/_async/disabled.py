@@ -51,14 +51,14 @@ class AsyncDisabledTransport:
         """Nothing: nothing was taken."""
 
     def changed(self, key: bytes) -> None:
-        """Nothing: nobody watches."""
+        """Do nothing: no server is watched."""
 
     def is_behind(self, now: float) -> bool:
         """False: nothing is reported."""
         return False
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
-        """Nothing: nobody watches."""
+        """Do nothing: no server is watched."""
 
     def reconnect(self) -> None:
         """Nothing: there is no connection."""

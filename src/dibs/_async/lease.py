@@ -43,7 +43,7 @@ def lost_error(state: LeaseState) -> LeaseLost:
 
 
 async def detach_lease(leases: AsyncLeases, lease: LeaseState, verb: Verb, ttl: float) -> str:
-    """Keep the key for *ttl* without anybody renewing it; the token with which it is continued.
+    """Keep the key for *ttl* without renewing it; return the token to continue it with.
 
     LeaseLost: it has ended. Unavailable: the store is out and the policy is "closed". One that was
     lent raises neither: its token may have been used.
@@ -69,7 +69,7 @@ async def detach_lease(leases: AsyncLeases, lease: LeaseState, verb: Verb, ttl: 
 
 
 async def _hand_over(leases: AsyncLeases, lease: LeaseState, ttl: float) -> bytes:
-    """Give the key a secret that nobody renews. With the policy "open" an outage is no error."""
+    """Give the key a secret that is not renewed. With "open" an outage is no error."""
     token = leases.new_token()
     try:
         await leases.renewer.confirm(lease)
@@ -104,7 +104,7 @@ async def _let_go(leases: AsyncLeases, lease: LeaseState, verb: Verb, ttl: float
 
 
 def reattach(leases: AsyncLeases, lease: LeaseState) -> bool:
-    """Make a detached lease ours again, to end it: whoever was to continue it will not.
+    """Make a detached lease ours again, to end it: no process will continue it.
 
     False: it was not detached here. One that is continued already has another secret, so that
     ending it has no effect.
@@ -138,7 +138,7 @@ async def resume(leases: AsyncLeases, call: HoldCall, secret: bytes) -> LeaseSta
     except DibsError:
         raise
     except BaseException:
-        # Cancelled, or a signal handler raised: it may be ours, and nobody would know.
+        # Cancelled, or a signal handler raised: it may be ours, and would not be released.
         _hand_back(leases, call, secret, token)
         raise
     outcome = read_resume(replies, call.options)
@@ -278,7 +278,7 @@ class AsyncLease:
 
 
 class AsyncRenewedLease(AsyncLease):
-    """A lease that is kept alive – as long as anybody but dibs itself refers to it."""
+    """A lease that is renewed as long as the caller refers to it."""
 
     __slots__ = ("_was_lost",)
 
@@ -297,7 +297,7 @@ class AsyncRenewedLease(AsyncLease):
         return self._was_lost
 
     def __del__(self) -> None:
-        # Nobody can release it any more. Listeners get it later: this runs wherever garbage is
+        # It can no longer be released. Listeners get it later: this runs wherever garbage is
         # collected, also inside a listener that holds a lock.
         state = self._state
         if state.is_over or state.is_lost:
@@ -405,7 +405,7 @@ class AsyncHold:
     async def _leave(self, state: LeaseState, error: BaseException | None) -> None:
         body, self._body = self._body, None
         if error is not None and state.is_detached:
-            reattach(self._leases, state)  # whoever was to continue it may never get its token
+            reattach(self._leases, state)  # its token may never reach another process
         if body is not None and await body.leave(error):
             with contextlib.suppress(DibsError):
                 await self._leases.end(state)

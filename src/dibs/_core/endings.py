@@ -5,7 +5,7 @@ One decision for submissions, jobs and fires; the caller does the I/O:
 1. `left_by`: how the body ended, and what was chosen for that → what is left.
 2. `first_write`, `next_write`: what is left, and what each write has met → the next write, or the
    `Verdict`. A key that is ours or free is written, another's is never touched; a result that
-   cannot be stored is replaced by *done*, which is not longer than the claim that is there.
+   cannot be stored is replaced by *done*, which is not longer than the stored claim.
 """
 
 from typing import Literal, NamedTuple
@@ -128,7 +128,7 @@ class EndingVerdict(NamedTuple):
     is_reduced: bool = False
     """*done* is stored in place of the result."""
     was_free: bool = False
-    """The lease had run out, and nobody had taken the key."""
+    """The lease had expired, and the key was free."""
 
     @property
     def code(self) -> str | None:
@@ -198,7 +198,7 @@ def read_write(record: ClaimRecord, value: bytes, reply: Reply) -> Met:
 
 
 class DoneRequest(Request):
-    """*done* alone, at a key that is ours or free: for when nobody can be asked what is there.
+    """*done* alone, at a key that is ours or free, for when the key cannot be read.
 
     It lasts until *until*, whenever it is delivered.
     """
@@ -211,7 +211,7 @@ class DoneRequest(Request):
         self._record = record
 
     def at(self, now: float) -> Request:
-        """The same with the time that is left."""
+        """The request, with the time that is left at *now*."""
         left = self._record._replace(ms=milliseconds(self.until - now))
         return DoneRequest(self.key, left, self.until)
 

@@ -34,7 +34,7 @@ _TIMES = (datetime.datetime, datetime.date, datetime.time)
 def fingerprint(payload: object, secret: bytes = b"") -> bytes:
     """32 hex digits that are the same for equal payloads, whatever the order of their keys.
 
-    With a *secret*, nobody without it can guess the payload from it. UsageError: a part of the
+    With a *secret*, the payload cannot be guessed without it. UsageError: a part of the
     payload is not data (a connection, a request, an open file …).
     """
     # No JSON begins with a ~, so bytes never equal the text, the number or the form they look like.
@@ -305,7 +305,7 @@ class Template:
 
     Different values of the fields make different keys: in every field but the last, the character
     that follows the field is percent-encoded, so that no value runs into the next one. Braces are
-    percent-encoded everywhere: what somebody types must not choose the cluster slot.
+    percent-encoded everywhere: what a user types must not choose the cluster slot.
     """
 
     def __init__(self, text: str, function: Callable[..., Any] | None = None) -> None:

@@ -34,7 +34,7 @@ class GuardOptions(Generic[U]):
     and without a session cookie, the Authorization header identifies the user."""
     session_cookie: str | None = None
     """The name of the cookie whose value identifies the user for as long as a session lasts. Not a
-    cookie that is signed anew with each response, as that of Flask's own session."""
+    cookie that is signed again with each response, as that of Flask's own session."""
     secret: str | bytes | None = None
     """Keys the hashes under which submissions are stored; the same in all processes."""
     service: str | None = None
@@ -216,7 +216,7 @@ class Policy:
             raise UsageError('keyless and keyless_window need key="optional"')
 
     def _make_keyless(self) -> "tuple[Policy, Policy]":
-        """The policies for requests without a key: of an identified user, and of anybody else.
+        """The policies for requests without a key: of an identified user, and of any other client.
 
         A client that is not identified and has no key never gets a stored response.
         """
@@ -229,8 +229,8 @@ class Policy:
         if known.after != "replay":
             quick = known._not_waiting()
             return quick, quick
-        anybody = replace(known, after="hold", keyless=None, keyless_window=None)
-        return known, anybody._not_waiting()
+        unknown = replace(known, after="hold", keyless=None, keyless_window=None)
+        return known, unknown._not_waiting()
 
     def _not_waiting(self) -> "Policy":
         """Return the policy for requests without a key, if those with a key are guarded as well.

@@ -220,7 +220,7 @@ class CachedMany(Generic[P, T]):
         }
 
         def load(items: list[Any]) -> Any:
-            # A list of its own, which the function may change.
+            # A copy, which the function may change.
             given, named = template.arguments(list(items), args, kwargs)
             return self._function(*given, **named)
 

@@ -328,7 +328,7 @@ class Claim(Generic[R]):
             leases.events.emit("leaked", self.name, held=held, cause=cause_for(cause))
 
     def __del__(self) -> None:
-        # Nobody can end it any more. When the interpreter shuts down, nobody may be listening.
+        # It can no longer be ended. When the interpreter shuts down, listeners may be gone.
         # Listeners get it later: this runs wherever garbage is collected, also inside a listener
         # that holds a lock.
         lease = getattr(self, "_lease", None)  # not there if a signal handler raised in __init__
@@ -370,7 +370,7 @@ class ClaimCall(NamedTuple):
 
 
 def take_claim(leases: Leases, submission: ClaimCall) -> Claim[Any]:
-    """A claim, ours or replayed. Duplicate, Mismatch: somebody was first. Unavailable: policy.
+    """A claim, ours or replayed. Duplicate, Mismatch: another was first. Unavailable: policy.
 
     With `wait` a duplicate of one that runs waits for its end: it is replayed, or takes over.
     LeaseLost: it was to be continued, and its key is free.
@@ -436,7 +436,7 @@ def _ask(leases: Leases, submission: ClaimCall) -> ClaimOutcome:
     if secret is not None:
         return _resume(leases, call, options, secret)
     known = leases.known_record(call.key)
-    if known is not None:  # it runs in this very process: nobody needs to be asked
+    if known is not None:  # it runs in this process: no request is needed
         found = read_record(*known)
     else:
         record = running_record(leases.new_token(), seen, time(), note)

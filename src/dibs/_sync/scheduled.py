@@ -57,7 +57,7 @@ class Fire(NamedTuple):
 
 
 class ScheduledFunction:
-    """A function, and when it is due. UsageError: it takes arguments that nobody can give."""
+    """A function, and when it is due. UsageError: it takes other arguments than `fire`."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ _log = logging.getLogger("dibs")
 _AFTER_OUTAGE = 1.0
 """Seconds until the next try, if Redis is unavailable."""
 _AFTER_ERROR = 10.0
-"""Seconds until the next try after an error that nobody expected: each is logged."""
+"""Seconds until the next try after an unexpected error: each is logged."""
 _DELIVER_FOR = 3600.0
 """How long the end of a fire is worth recording if Redis is unavailable at that moment."""
 

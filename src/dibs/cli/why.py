@@ -59,7 +59,7 @@ def nowhere(args: argparse.Namespace) -> str:
     if is_shortened(args.key):
         return f"{_asked(args)}: nothing there; a shortened key is looked for in one namespace"
     return (
-        f"{printable(args.key)}: nobody holds it; nothing is there, in any namespace of this server"
+        f"{printable(args.key)}: not held; the key does not exist, in any namespace of this server"
     )
 
 

@@ -56,8 +56,8 @@ TICK = 1.0
 STREAM_FOR = 20.0
 """Seconds after which a stream ends and the page opens another one: rights are asked for again."""
 BRIEF = 2.0
-"""The same in a server that cannot be seen ending. At its end, hypercorn waits three seconds for
-responses; then it cancels them, and does not end the application's lifespan."""
+"""That of a stream in a server that cannot be seen ending. At its end, hypercorn waits three
+seconds for responses; then it cancels them, and does not end the application's lifespan."""
 SLOWEST = 10.0
 """Seconds that a viewer may be slower than that, before its stream is given up."""
 WANTED_FOR = 10.0
@@ -273,7 +273,7 @@ class _Reader:
         return task is not None and not task.done() and not task.get_loop().is_closed()
 
     async def want(self, *, wait: bool = False) -> None:
-        """Somebody is looking. *wait*: until something was read, for a moment."""
+        """There is a viewer. *wait*: until something was read, for a moment."""
         self._wanted_until = monotonic() + WANTED_FOR
         if not self.is_running:
             self._read = asyncio.Event()
@@ -308,7 +308,7 @@ class _Reader:
         page = await self.inspector.page(cursor=survey.next_cursor(began), count=COUNT)
         now = monotonic()
         survey.read(page, now)
-        # About a quarter of the time: the loop is there for the application.
+        # About a quarter of the time: the loop belongs to the application.
         return await asyncio.sleep(min(3 * (now - began), LONGEST_TURN))
 
     async def _read_facts(self, now: float) -> None:
@@ -361,7 +361,7 @@ def request_of(scope: Scope) -> ConsoleRequest:
 
 
 def _below(path: str, root: str, outer: str) -> str:
-    """*path* behind the place of the console: what is before it is there, partly there, or not.
+    """*path* after the mount point of the console, which it contains wholly, partly, or not.
 
     A proxy may cut off its own prefix, *outer*; Starlette's `Mount` leaves its prefix in the path.
     """
@@ -402,7 +402,7 @@ async def _body(receive: Receive) -> bytes:
 def _is_ending() -> bool | None:
     """Whether uvicorn has got a signal: it waits for every response, and tells no application.
 
-    None: this is another server, or it runs in a thread; it tells nobody.
+    None: this is another server, or it runs in a thread; it cannot be known.
     """
     server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
     return getattr(server, "should_exit", None)

@@ -28,7 +28,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 _GROUP_OF = {kind: group for group, kinds in GROUPS.items() for kind in kinds}
 
 RELEASED = ("lease", "permits", "claim", "done")
-"""Kinds that can be released here: what dibs itself holds for somebody."""
+"""Kinds that can be released here: those that have a holder."""
 MOST_ROWS = 2_000
 """Rows of each group and order that are kept: the first of all keys. The others are counted."""
 MOST_TEXTS = 16
@@ -280,7 +280,7 @@ class Survey:
         self._is_old = True
 
     def want(self, search: Search, now: float) -> None:
-        """Somebody looks for a text: it is looked for in the sweep that begins next, at once."""
+        """Search for a text in the next sweep, which begins at once."""
         if search not in self._wanted and len(self._wanted) < MOST_TEXTS:
             self.look_again()
         if search in self._wanted or len(self._wanted) < MOST_TEXTS:
@@ -422,7 +422,7 @@ class SharedStates:
         return body
 
     def forget(self) -> None:
-        """Something was changed: the next state is made anew."""
+        """Something was changed: compute the next state again."""
         self._made.clear()
 
 

@@ -170,7 +170,7 @@ class WsgiConsole:
 
 
 class _Reader:
-    """Reads the server for all viewers: one thread at a time, when somebody asks."""
+    """Reads the server for all viewers: one thread at a time, when a viewer asks."""
 
     def __init__(self, inspecting: Any) -> None:
         self.inspector: Any = inspecting

@@ -163,7 +163,7 @@ class ServerGatherer:
         self._learn(commands=verdicts, keys=keys, refusal=code, engine=engine)
 
     def _try_script(self) -> None:
-        """On a connection of its own, because a proxy that knows no EVAL closes it."""
+        """On a separate connection, because a proxy that knows no EVAL closes it."""
         verdict: CommandRight = "missing"
         try:
             with session(self._address, STEP_LIMIT) as opened:

@@ -179,7 +179,7 @@ class OpenTransaction:
             await self._call(self._work.roll_back, NotFinal())
 
 
-# ---- reading a body that the framework has parsed, or that nobody wants
+# ---- reading a body that the framework has parsed, or that is not wanted
 
 
 def drain(read: Callable[[int], bytes], most: int) -> None:

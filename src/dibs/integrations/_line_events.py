@@ -473,7 +473,7 @@ def _failed(error: Exception) -> str:
 
 
 def _described(error: Exception) -> str:
-    """Its type, and what is known to quote nothing that somebody wrote: most errors may do so."""
+    """Its type, and what is known to quote no user's text: most errors may do so."""
     kind, status = type(error), getattr(error, "status", None)
     if kind.__module__ == DibsError.__module__:
         sentence = "" if getattr(error, "message", None) else str(error).partition(", not ")[0]

@@ -26,9 +26,9 @@ from .asgi import encoded
 class RequestLeases:
     """What one request holds.
 
-    It is released before the last piece of the response is sent, as a claim is: whoever has the
-    whole response can ask again at once, and a stream is held to its end. What the application
-    does afterwards (background tasks) does not hold it.
+    It is released before the last piece of the response is sent, as a claim is: a client that
+    has the whole response can ask again at once, and a stream is held to its end. Background tasks
+    of the application do not hold it.
     """
 
     def __init__(self, dibs: "AsyncDibs") -> None:
@@ -39,7 +39,7 @@ class RequestLeases:
     async def take(
         self, key: str, name: str | None, **options: Unpack[HoldKeywords]
     ) -> "AsyncLease":
-        """Hold *key*. Busy: somebody has it. Unavailable: the store is out."""
+        """Hold *key*. Busy: another holder has it. Unavailable: the store is out."""
         hold = self._dibs.hold(key, name=name, **options)
         lease = await self._stack.enter_async_context(hold)
         self._held.append((lease, options.get("on_late") == "raise"))
@@ -109,7 +109,7 @@ def refused(request: Request, response: Response) -> Exception:
     if is_refusal(response):
         error = Refused(response)
         request.scope[GUARD].refusal = response
-    # Here and not in install(): a mounted application has handlers of its own.
+    # Here and not in install(): a mounted application has separate handlers.
     handlers: Any = request.scope.get("starlette.exception_handlers")
     if handlers is not None:
         handlers[0].setdefault(type(error), _answer)

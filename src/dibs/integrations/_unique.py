@@ -112,7 +112,7 @@ class UniqueOptions:
 
 
 class TransactionOptions(UniqueOptions):
-    """The same, where a job can run in a transaction. UsageError: an option is invalid."""
+    """Options where a job can run in a transaction. UsageError: an option is invalid."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class TransactionOptions(UniqueOptions):
         self._codec = codec
 
     def claims_of(self, function: Callable[..., Any]) -> tuple[ClaimOptions, ClaimOptions]:
-        """The same; with a database they keep the result of *function*."""
+        """The claims; with a database they keep the result of *function*."""
         usual = super().claims_of(function)
         if self.within is None:
             return usual
@@ -252,17 +252,17 @@ class UniqueKey:
         """The ways to get the claim of *job*, in turn, while what is in the way is its own.
 
         With its token. Without: it was enqueued in an outage, it waited for too long, or an earlier
-        run of it was lost with its worker. Then the key is claimed anew, once the lease of that run
-        is over.
+        run of it was lost with its worker. Then the key is claimed again, after the lease of that
+        run.
         """
-        anew = [self.request(key, note=job.id), self.request(key, note=job.id, wait=True)]
+        fresh = [self.request(key, note=job.id), self.request(key, note=job.id, wait=True)]
         if job.token in (None, UNGUARDED_TOKEN):
-            return anew
-        return [self.request(key, token=job.token), *anew]
+            return fresh
+        return [self.request(key, token=job.token), *fresh]
 
 
 def without_parameters(function: Callable[..., Any], names: Iterable[str]) -> Callable[..., Any]:
-    """Something with the signature of *function*, without the parameters that nobody sends."""
+    """Something with the signature of *function*, without the parameters *names*."""
     signature, left_out = inspect.signature(function), set(names)
     kept = [each for name, each in signature.parameters.items() if name not in left_out]
 
@@ -326,9 +326,9 @@ def is_waiting(entry: KeyInfo, job_id: str | None, lease: float) -> bool:
 def log_refusal(name: str, job: Job, error: Duplicate) -> None:
     """A worker does not run *job*."""
     if error.key == job.run_key:
-        _log.info("%s: job %s is not run: another delivery of it is there", name, job.id)
+        _log.info("%s: job %s is not run: another delivery of it exists", name, job.id)
     else:
-        _log.info("%s: job %s is not run: job %s is there", name, job.id, error.note or "?")
+        _log.info("%s: job %s is not run: job %s exists", name, job.id, error.note or "?")
 
 
 def log_replay(name: str, job: Job) -> None:

@@ -137,7 +137,7 @@ def _there(error: Duplicate, pool: ArqRedis, options: dict[str, Any]) -> ArqJob:
 
 
 async def _can_run(pool: ArqRedis, entry: KeyInfo) -> bool:
-    """False: it was aborted, has expired, was tried too often, or is gone; arq calls nobody."""
+    """False: it was aborted, has expired, was tried too often, or is gone, without a hook."""
     job_id = str(entry.note)
     info: Any = await ArqJob(job_id, pool, _deserializer=pool.job_deserializer).info()
     if info is None or isinstance(info, JobResult):
@@ -203,7 +203,7 @@ def _is_called_by_arq(function: Callable[..., Any], ctx: dict[str, Any]) -> bool
 def _workers() -> list[Worker]:
     """The workers that run jobs on this loop: a job may have started another task, by `gather`.
 
-    arq gives them to nobody; each job has a task in which its worker waits for it.
+    arq does not expose them; each job has a task in which its worker waits for it.
     """
     coroutines: list[Any] = [each.get_coro() for each in asyncio.all_tasks()]
     frames = [getattr(each, "cr_frame", None) for each in coroutines]

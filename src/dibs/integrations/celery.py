@@ -96,7 +96,7 @@ class _UniqueTask(Task):
         *positional: Any,
         **options: Any,
     ) -> Any:
-        """As Celery's. A duplicate is not sent: the answer is the result of the one that is there.
+        """Send the task, as Celery does. For a duplicate, return the result of the existing one.
 
         If *task_id* is given, as it is in chains, groups and chords, the result of that id is the
         error Duplicate: callers that wait for it do not wait for ever.
@@ -248,7 +248,7 @@ class _UniqueTask(Task):
         )
 
     def _send_again(self, request: Any, delay: float | None) -> None:
-        """The same message, for later: this delivery is acknowledged, and may be the last one."""
+        """Send the message again, for later: this delivery is acknowledged, perhaps the last."""
         if delay is not None:
             later: Any = self.signature_from_request(
                 request, countdown=delay, retries=request.retries

@@ -120,7 +120,7 @@ class _UniqueActor(Actor[Any, Any]):
         return SkipMessage(f"not run: {error}")
 
     def _send_again(self, message: Any, delay: float | None) -> None:
-        """The same message, for later: this delivery is acknowledged, and may be the last one."""
+        """Send the message again, for later: this delivery is acknowledged, perhaps the last."""
         if delay is not None:
             broker: Any = self.broker
             broker.enqueue(message.copy(), delay=int(delay * 1000) + 1)
@@ -142,7 +142,7 @@ class _Here(threading.local):
 
 
 class _Runs(Middleware):
-    """Knows the message of each thread, and ends its run when everybody else is done with it.
+    """Knows the message of each thread, and ends its run when all other middleware is done with it.
 
     Retries are sent before that, by another middleware: they take the claim along.
     """

@@ -73,9 +73,9 @@ def install(app: Flask, dibs: Dibs | str, **options: Unpack[GuardKeywords[User]]
 
 
 def _checked(app: Flask, wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
-    """*wsgi_app*; before the first request, all views are there. UsageError: one escapes its guard.
+    """*wsgi_app*, with a check of all views before the first request.
 
-    Flask accepts no further views then.
+    Flask accepts no further views then. UsageError: a view escapes its guard.
     """
     is_checked = False
 

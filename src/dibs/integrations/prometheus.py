@@ -262,7 +262,7 @@ class _Metrics:
         self.outage = gauge("outage", "1 while Redis is unavailable.", "livemax")
         self.out = counter("outage_seconds", "Total duration of past outages.")
         self.leader = gauge("leader", "1 while this process is the leader.", "livesum", "name")
-        self.missed = counter("scheduled_missed", "Fires that nobody ran.", "name")
+        self.missed = counter("scheduled_missed", "Fires that were not run.", "name")
         text = "When a scheduled function last returned in this process."
         self.succeeded = gauge("scheduled_success_timestamp_seconds", text, "max", "name")
         self.durations = {

@@ -29,7 +29,7 @@ machine that runs tests may be busy."""
 
 
 def _async_fixture() -> Any:
-    """The decorator for async fixtures: pytest-asyncio, if it is there, runs only its own."""
+    """The decorator for async fixtures: pytest-asyncio, if installed, runs only its own."""
     if importlib.util.find_spec("pytest_asyncio") is None:
         return pytest.fixture
     return importlib.import_module("pytest_asyncio").fixture

@@ -116,7 +116,7 @@ def install(app: Starlette, dibs: AsyncDibs | str, **options: Unpack[GuardKeywor
 def guard(
     policy: Policy, function: Callable[..., Any], within: TransactionOpener[Any] | None = None
 ) -> Callable[..., Any]:
-    """*function*, run under a claim. It needs no `request` parameter of its own."""
+    """*function*, run under a claim. It needs no `request` parameter."""
     _check(function)
     # A plain function may have been wrapped around an async one.
     is_async = _is_async(function) or _is_async(inspect.unwrap(function))
@@ -142,7 +142,7 @@ def guard(
             if response is None:
                 return result
         assert response is not None
-        await request.close()  # the files of a form, which nobody will read
+        await request.close()  # the files of a form, which will not be read
         if is_dependency(request.scope, guarded):
             raise refused(request, response)  # a dependency cannot return a response
         return answer(request, response)
@@ -407,7 +407,7 @@ class _RequestGuard:
     async def run_within(
         self, within: _Within, args: Any, kwargs: Any
     ) -> tuple[Response | None, Any]:
-        """Run the endpoint in a transaction, which is open until its response is there.
+        """Run the endpoint in a transaction, which stays open until it has a response.
 
         Returns the response to a duplicate; None: what the endpoint has returned.
         """

@@ -4,7 +4,7 @@
     @broker.task
     async def report(account_id): ...
 
-    await report.kiq(42)    # a second one, while it is queued or running: the task that is there
+    await report.kiq(42)    # a second one, while it is queued or running: the existing task
 
 `dibs` is an `AsyncDibs`; producers and workers use the same store and namespace.
 """
@@ -96,7 +96,7 @@ class _UniqueKicker(AsyncKicker[..., Any]):
         self.dibs_jobs = jobs
 
     async def kiq(self, *args: Any, **kwargs: Any) -> Any:
-        """As Taskiq's. A duplicate is not sent: the answer is the task that is there."""
+        """Send the task, as Taskiq does. For a duplicate, return the existing one."""
         key, task_id = self.dibs_jobs.key_of(args, kwargs), self.custom_task_id
         task_id = self.broker.id_generator() if task_id is None else task_id
         async with AsyncExitStack() as stack:
@@ -121,7 +121,7 @@ def _delay(labels: dict[str, Any]) -> float:
 
 
 class _Runs(TaskiqMiddleware):
-    """Ends a run when everybody else is done with its message.
+    """Ends a run when all other middleware is done with its message.
 
     Retries are sent before that, by another middleware: they take the claim along.
     """

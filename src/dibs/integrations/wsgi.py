@@ -4,7 +4,7 @@
         Policy("POST /orders", window=86400, after="replay", key="required"),
     ])
 
-A request that no policy guards is passed on unchanged. Flask and Django have modules of their own.
+A request that no policy guards is passed on unchanged. Flask and Django have separate modules.
 """
 
 import tempfile
@@ -88,7 +88,7 @@ class DibsMiddleware:
             return send_response(outcome, start_response)
         environ["wsgi.input"] = body.file
         if environ.pop("HTTP_TRANSFER_ENCODING", None) is not None:
-            environ["CONTENT_LENGTH"] = str(body.size)  # known now; it is not chunked any more
+            environ["CONTENT_LENGTH"] = str(body.size)  # known now; it is no longer chunked
         guarded = _GuardedResponse(applied(policy, submission), outcome, start_response, body.close)
         return guarded.run(self._app, environ)
 

@@ -18,7 +18,7 @@ from .ports import bound_socket
 
 
 class Proxy(Closeable):
-    """Listens on a port of its own, in place of the server at the target.
+    """Listens on a free port, in place of the server at the target.
 
     The target is a port of 127.0.0.1, or the path of a Unix socket.
     """
@@ -348,7 +348,7 @@ class FaultProxy(Proxy):
 
     def _cut(self) -> None:
         while self._listening and self._accept():
-            pass  # whoever has connected is cut off, too
+            pass  # a client that has connected is cut off, too
         self._cuts += 1
         for connection in list(self._connections):
             connection.reset()

@@ -21,7 +21,7 @@ from .polling import Closeable
 
 
 class Process:
-    """A process in a session of its own: Ctrl-C does not reach it, and `kill` ends its children.
+    """A process in a separate session: Ctrl-C does not reach it, and `kill` ends its children.
 
     A command that ends at once is no error here; see `code`.
     """

@@ -317,12 +317,12 @@ class Server(Closeable):
         self.release_port()
         with (self._path / "log").open("w") as log:
             self._process = process = Process(ended_with_parent(self._command()), stdout=log)
-        # Over the Unix socket, which nobody else can own; the server binds the port before it.
+        # Over the Unix socket, which no other process can own; the server binds the port before it.
         if wait_until_ready(self.unix_path, lambda: self._has_failed(process), READY_WITHIN):
             why = PASSWORD if self._wants_password() else ""
             process.kill()
             raise ServerFailed(self.engine, self.log + why)
-        self._own_commands.clear()  # Valkey runs commands of its own when it starts
+        self._own_commands.clear()  # Valkey itself runs commands when it starts
         self._own_commands.update(self.command_counts())
 
     def _has_failed(self, process: Process) -> bool:

@@ -431,8 +431,9 @@ def _is_stream(response: Any) -> bool:
 def _end_with(
     response: Any, policy: Policy, end: Callable[[Recording], object], fail: Callable[[], object]
 ) -> None:
-    """End the claim with the response: now, once it is rendered, or when its stream ends; and not
-    before the transactions around the view have ended, as those of ATOMIC_REQUESTS.
+    """End the claim with the response: now, once it is rendered, or when its stream ends.
+
+    It does not end before the transactions around the view, as those of ATOMIC_REQUESTS.
     """
     ended = functools.partial(_end_when_committed, response, policy, end, fail)
     if not _is_later(response):
@@ -503,7 +504,7 @@ def _answer(request: Any, response: Response) -> HttpResponseBase:
 
 
 async def _aanswer(request: Any, response: Response) -> HttpResponseBase:
-    """The same in an event loop. A page may query the user: what is not async runs in a thread."""
+    """Answer in an event loop. A page may query the user: what is not async runs in a thread."""
     make = _page_maker(response)
     if make is None:
         return _response(response)

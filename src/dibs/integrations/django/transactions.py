@@ -57,7 +57,7 @@ def when_committed(committed: Callable[[], object], rolled_back: Callable[[], ob
 
     for each in open_ones:
         if not django_transaction(each.alias).on_end(ended):
-            ended(is_committed=True)  # nobody will see it
+            ended(is_committed=True)  # its end cannot be seen
     if not open_ones:
         committed()
 

@@ -119,7 +119,7 @@ class _SQLAlchemy(Transaction):
     @property
     @abstractmethod
     def _connection(self) -> Any:
-        """The plain connection."""
+        """The connection of the driver."""
 
     @property
     def dialect(self) -> SqlDialect:
@@ -160,7 +160,7 @@ def _rows(result: Any) -> TableRows:
 
 
 class _Connection(_SQLAlchemy):
-    """`engine.begin`."""
+    """A transaction of `engine.begin`."""
 
     def __init__(self, value: Any) -> None:
         super().__init__(value)
@@ -236,7 +236,7 @@ _watchers: "weakref.WeakKeyDictionary[Any, _Watcher]" = weakref.WeakKeyDictionar
 
 
 class _Session(_SQLAlchemy):
-    """`sessionmaker.begin`."""
+    """A transaction of `sessionmaker.begin`."""
 
     def __init__(self, value: Any) -> None:
         super().__init__(value)
@@ -298,7 +298,7 @@ def _one_database() -> Generator[None]:
 
 
 class _AsyncConnection(_Connection):
-    """`AsyncEngine.begin`."""
+    """A transaction of `AsyncEngine.begin`."""
 
     kind = "asyncio"
 
@@ -322,7 +322,7 @@ class _AsyncConnection(_Connection):
 
 
 class _AsyncSession(_Session):
-    """`async_sessionmaker.begin`."""
+    """A transaction of `async_sessionmaker.begin`."""
 
     kind = "asyncio"
 
@@ -402,7 +402,7 @@ class _Psycopg(Transaction):
 
 
 class _AsyncPsycopg(_Psycopg):
-    """psycopg for asyncio."""
+    """A transaction of psycopg, for asyncio."""
 
     kind = "asyncio"
 

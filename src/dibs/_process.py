@@ -18,7 +18,7 @@ class Identity:
 
     def __init__(self) -> None:
         self.holder = f"{gethostname()}:{getpid()}"
-        """For people."""
+        """Host name and process id, for people."""
         self._prefix = urandom(9).hex().encode()
         self.waiter = b"%b@%b" % (self._prefix[:12], self.holder.encode())
         """What it is called where it waits; no part of a token that proves anything."""
@@ -53,7 +53,7 @@ class WaitedFor(NamedTuple):
 
 
 class BreakerState(NamedTuple):
-    """A circuit breaker."""
+    """The state of a circuit breaker."""
 
     state: str
     """"closed", "open" or "half-open"."""

@@ -118,7 +118,7 @@ class Series:
         self._is_adding = False
         """True: a signal handler that uses dibs has interrupted it."""
         self.add: list[Callable[[int], object]] = []
-        """The counters."""
+        """Adds a number of events to each counter."""
         self.durations: Observer | None = None
         self.then: list[Callable[[], object]] = []
         """What else is done when events are added."""
@@ -211,7 +211,7 @@ class Tally:
             self._pace()
 
     def _end_outage(self) -> None:
-        """Redis has answered."""
+        """End the outage: Redis has answered."""
         with self._lock:
             self.is_out = False
             self._pace()

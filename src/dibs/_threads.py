@@ -127,7 +127,7 @@ class Background:
 
 
 class LoopWatch:
-    """Nothing: there is no event loop that could be blocked."""
+    """Does nothing: there is no event loop that could be blocked."""
 
     __slots__ = ()
 
@@ -135,10 +135,10 @@ class LoopWatch:
         pass
 
     def begin(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def end(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Deadlines:
@@ -391,12 +391,12 @@ def current_loop() -> object:
 
 
 def maybe_await(value: Any) -> Any:
-    """*value*."""
+    """Return *value*: threads await nothing."""
     return value
 
 
 def off_loop(work: Callable[..., Any], *args: Any) -> Any:
-    """Run *work*."""
+    """Run *work* here: there is no event loop to leave."""
     return work(*args)
 
 

@@ -311,7 +311,7 @@ class Place(NamedTuple):
 
     namespace: str
     key: str
-    """Behind the namespace."""
+    """Without the namespace."""
 
 
 def place_of(found: str, typed: str) -> Place:

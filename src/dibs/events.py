@@ -29,7 +29,7 @@ Kind = Literal[
 ]  # fmt: skip
 
 KINDS: frozenset[Kind] = frozenset(get_args(Kind))
-"""All of them."""
+"""All kinds of events."""
 
 Listener = Callable[["Event"], object]
 
@@ -171,7 +171,7 @@ class SpanListener(Protocol):
         ...
 
     def __call__(self, event: "Event") -> object:
-        """Something happened."""
+        """Called with each event."""
         ...
 
     def span(

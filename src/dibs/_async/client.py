@@ -1,4 +1,4 @@
-"""What users call."""
+"""`AsyncDibs`, the client that applications create."""
 
 import functools
 import math

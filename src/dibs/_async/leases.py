@@ -511,7 +511,7 @@ class AsyncLeases:
         self.table.setdefault(kept.entry, kept)
 
     def forget(self, lease: LeaseState) -> None:
-        """*lease* has ended."""
+        """Forget *lease*, which has ended."""
         if self.table.get(lease.entry) is lease:
             self.table.pop(lease.entry, None)
 

@@ -367,7 +367,7 @@ class AsyncRunner:
         return look.now
 
     async def _record(self, fire: int, outcome: str, began: int, took_ms: int) -> None:
-        """*fire* is over."""
+        """Record that *fire* is over."""
         scheduled, now = self._scheduled, monotonic()
         self._last, self._awaited, self._before = max(self._last or 0, fire), None, None
         kept = kept_ms(scheduled.rule, fire)

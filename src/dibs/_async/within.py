@@ -205,7 +205,7 @@ class AsyncRecording:
 
     @property
     def call(self) -> HoldCall:
-        """The key."""
+        """The call that holds the key."""
         return self._lease.call
 
     def written(self, result: bytes | None) -> None:

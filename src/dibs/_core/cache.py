@@ -423,7 +423,7 @@ class LoadClaim(NamedTuple):
     request: LoadRequest
     token: bytes
     reading: Reading
-    """What was there."""
+    """What the claim has read."""
 
     @property
     def lock(self) -> bytes:

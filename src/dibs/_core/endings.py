@@ -122,7 +122,7 @@ class Met(NamedTuple):
 
 
 class EndingVerdict(NamedTuple):
-    """How it ended."""
+    """How a claim ended."""
 
     kind: Literal["completed", "late"]
     is_reduced: bool = False
@@ -145,7 +145,7 @@ _RESULT, _DONE = RecordWrite("result"), RecordWrite("done")
 
 
 def first_write(record: ClaimRecord) -> RecordWrite:
-    """The usual one."""
+    """The result, or *done* if there is none or it is too large."""
     return _RESULT if 0 < len(record.result) <= LARGEST_RESULT else _DONE
 
 

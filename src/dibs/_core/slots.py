@@ -173,7 +173,7 @@ class Outboxes:
         return [] if outbox is None else outbox.take(now)
 
     def forget(self, node: Node) -> None:
-        """It was delivered."""
+        """Drop the outbox of *node*: it was delivered."""
         self._by_node.pop(node, None)
 
 

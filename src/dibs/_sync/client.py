@@ -1,5 +1,5 @@
 # Generated from src/dibs/_async/client.py by unasync.py – do not edit.
-"""What users call."""
+"""`Dibs`, the client that applications create."""
 
 import functools
 import math

@@ -85,7 +85,7 @@ class CacheMemory:
         self._unwatched[key] = load, ended
 
     def end_unwatched(self, key: bytes, load: object) -> None:
-        """*load* is over."""
+        """Forget *load*, which has ended."""
         if self._unwatched.get(key, (None,))[0] is load:
             self._unwatched.pop(key, None)
 
@@ -486,7 +486,7 @@ class LoadResult(NamedTuple):
 
     @property
     def keys(self) -> CacheKeys:
-        """Where it belongs."""
+        """The keys of the value."""
         return self.claim.request.keys
 
     def request(self, made_at: float, took: float) -> Request:

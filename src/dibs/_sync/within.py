@@ -206,7 +206,7 @@ class Recording:
 
     @property
     def call(self) -> HoldCall:
-        """The key."""
+        """The call that holds the key."""
         return self._lease.call
 
     def written(self, result: bytes | None) -> None:

@@ -97,7 +97,7 @@ class Search(NamedTuple):
     """A text that a viewer looks for. *keys*: in whole keys."""
 
     text: str
-    """Without capitals."""
+    """In small letters."""
     keys: bool
 
 
@@ -111,7 +111,7 @@ class Rows:
         """Where there are enough: the place of the last one, behind which none is kept."""
 
     def add(self, group: str, row: SurveyRow) -> None:
-        """One more."""
+        """Count *row*, and keep it if it is among the first."""
         self.counts[group] += 1
         for order, (key, reverse) in ORDERS.items():
             worst = self._worst.get((group, order))
@@ -190,7 +190,7 @@ class SurveyView(NamedTuple):
     text: str = ""
     """Only rows whose key, as shown, or holder contains it."""
     number: int = 1
-    """Of the page."""
+    """The number of the page."""
 
 
 def view_of(query: dict[str, str]) -> SurveyView:

@@ -206,7 +206,7 @@ class KeyFacts:
     seen: int = 0
     total: int | None = None
     mine: int = 0
-    """Under the namespace."""
+    """How many keys are in the namespace."""
     foreign: Mapping[str, int] = field(default_factory=dict[str, int])
     """Types that dibs does not use, under the namespace, and how many keys have them."""
     namespaces: frozenset[str] = frozenset()

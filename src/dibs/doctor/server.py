@@ -447,7 +447,7 @@ class ClockGatherer:
         self._address = address
 
     def run(self) -> None:
-        """Ask it."""
+        """Ask the replica."""
         with suppress(Exception), session(self._address, STEP_LIMIT) as opened:
             self.clock = clock_of(opened)
         self.is_done = True

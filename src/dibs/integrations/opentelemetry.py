@@ -57,7 +57,7 @@ class _Span:
 
     @property
     def origin(self) -> object:
-        """Its context."""
+        """The context of the span."""
         return self._span.get_span_context()
 
     def waited(self, seconds: float) -> None:
@@ -93,13 +93,13 @@ class _NoSpan:
     origin = None
 
     def waited(self, seconds: float) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def link(self, origin: object) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def end(self, outcome: str, error: BaseException | None) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 _NO_SPAN = _NoSpan()
@@ -139,7 +139,7 @@ class _Series(Series):
     __slots__ = ()
 
     def count(self, seconds: float | None) -> None:
-        """One more event."""
+        """Count an event."""
         super().count(None)
         if seconds and self.durations is not None:
             self.durations.observe(seconds)

@@ -105,12 +105,12 @@ class PrometheusListener(Tally):
         return f"<{type(self).__name__} {self._prefix!r}: {len(self._names)} names>"
 
     def _begin_outage(self) -> None:
-        """As a gauge."""
+        """Set the gauge."""
         super()._begin_outage()
         self._metrics.outage.set(1)
 
     def _end_outage(self) -> None:
-        """As a gauge."""
+        """Reset the gauge."""
         super()._end_outage()
         self._metrics.outage.set(0)
 
@@ -206,7 +206,7 @@ class _DurationsByName:
         self._by_name: dict[str, Durations] = {}
 
     def labels(self, name: str) -> Durations:
-        """Those of *name*."""
+        """The durations of *name*."""
         return self._by_name.setdefault(name, Durations(_BOUNDS))
 
     def describe(self) -> Iterable[Metric]:

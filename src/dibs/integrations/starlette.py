@@ -376,7 +376,7 @@ class _RequestGuard:
 
     @property
     def dibs(self) -> AsyncDibs:
-        """Of the application."""
+        """The client of the application."""
         return self._middleware.dibs
 
     # ---- claims and leases

@@ -20,7 +20,7 @@ class _Choice:
         self._numbers = count()
 
     def next(self) -> int:
-        """The next one."""
+        """The next port to try."""
         if self._process != os.getpid():  # a forked child would try what its parent tries
             source = random.SystemRandom()  # hypothesis, and others, seed the global one
             self._process, self._numbers = os.getpid(), count(source.randrange(_PART * _PARTS))

@@ -10,7 +10,7 @@ from ._core.capabilities import ASK, OLDEST, RESP2, Dialect, Engine, Negotiation
 from ._core.causes import code_of_reply
 from ._core.connection import DEFAULT_BUDGET
 from ._core.inspection import printable
-from ._core.keys import checked_namespace, expand
+from ._core.keys import SLOTS, checked_namespace, expand
 from ._core.request import ErrorReply, Reply, Request, pack
 from ._core.schedule import MOST_APART_MS
 from ._server.embedded import start as start_embedded
@@ -44,6 +44,7 @@ __all__ = [
     "MOST_APART_MS",
     "OLDEST",
     "RESP2",
+    "SLOTS",
     "Address",
     "Cluster",
     "Dialect",

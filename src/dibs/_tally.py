@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ._forks import fork_safe_lock
-from .errors import UsageError
+from .errors import OTHER, UsageError
 from .events import (
     KINDS,
     MEASURES,
@@ -26,8 +26,6 @@ from .events import (
 
 _log = logging.getLogger("dibs")
 
-OTHER = "other"
-"""All names beyond the limit."""
 _LONGEST = 200
 _BATCH = 1000
 

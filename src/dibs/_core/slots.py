@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from .connection import Outage, Outbox
+from .keys import SLOTS
 from .request import ErrorReply, Reply, Request, commands_in, pack
 
-SLOTS = 16384
 ASK_SLOTS = Request(pack("CLUSTER", "SLOTS"), 1, b"")
 UNKNOWN_HOST = "?"
 """The host of a node that should announce a host name (cluster-preferred-endpoint-type) and has

@@ -16,7 +16,7 @@ from .._wording import (
     place_of,
     reason_object,
 )
-from .connecting import add_server, add_show_keys, connected, find_key
+from .connecting import add_key, connected, find_key
 from .terminal import default_terminal
 
 if TYPE_CHECKING:
@@ -28,9 +28,7 @@ MOST = 5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command to *parser*."""
-    parser.add_argument("key", help="whole, or as `dibs ls` shortens it; in any namespace")
-    add_show_keys(parser)
-    add_server(parser)
+    add_key(parser, "; in any namespace")
 
 
 def run(args: argparse.Namespace) -> int:

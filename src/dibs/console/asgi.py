@@ -36,7 +36,18 @@ from .http import (
     wanted_release,
 )
 from .statistics import Statistics, statistics_of
-from .survey import Moment, SharedStates, Survey, SurveyView, key_in, state_of, view_of
+from .survey import (
+    COUNT,
+    FACTS_EVERY,
+    MOST_LOOKED,
+    Moment,
+    SharedStates,
+    Survey,
+    SurveyView,
+    key_in,
+    state_of,
+    view_of,
+)
 
 if TYPE_CHECKING:
     from .. import AsyncDibs, Dibs
@@ -45,12 +56,9 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-COUNT = 200
-"""Keys that the server looks at for one page of a sweep: about 2 ms of this process."""
 LONGEST_TURN = 0.02
 """Seconds between two pages of a sweep, at most: what took long was not our work alone."""
 SWEEP_EVERY = 2.0
-FACTS_EVERY = 5.0
 TICK = 1.0
 """Seconds between two states that a viewer is sent."""
 STREAM_FOR = 20.0
@@ -62,8 +70,6 @@ SLOWEST = 10.0
 """Seconds that a viewer may be slower than that, before its stream is given up."""
 WANTED_FOR = 10.0
 """Seconds after a viewer was last seen for which the server is still read."""
-MOST_LOOKED = 20_000
-"""Keys that are looked through for one that is to be released."""
 
 
 def console(

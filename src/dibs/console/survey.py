@@ -27,6 +27,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
 """What is shown together."""
 _GROUP_OF = {kind: group for group, kinds in GROUPS.items() for kind in kinds}
 
+COUNT = 200
+"""Keys that the server looks at for one page of a sweep: about 2 ms of this process."""
+FACTS_EVERY = 5.0
+MOST_LOOKED = 20_000
+"""Keys that are looked through for one that is to be released."""
 RELEASED = ("lease", "permits", "claim", "done")
 """Kinds that can be released here: those that have a holder."""
 MOST_ROWS = 2_000

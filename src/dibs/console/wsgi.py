@@ -30,7 +30,16 @@ from .http import (
     wanted_release,
 )
 from .statistics import Statistics, statistics_of
-from .survey import Moment, Survey, key_in, state_of, view_of
+from .survey import (
+    COUNT,
+    FACTS_EVERY,
+    MOST_LOOKED,
+    Moment,
+    Survey,
+    key_in,
+    state_of,
+    view_of,
+)
 
 if TYPE_CHECKING:
     from .. import Dibs
@@ -38,12 +47,9 @@ if TYPE_CHECKING:
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 
-COUNT = 200
 SWEEP_EVERY = 1.5
-FACTS_EVERY = 5.0
 READ_FOR = 0.15
 """Seconds that one request may read for all; the next one goes on."""
-MOST_LOOKED = 20_000
 
 
 def console_wsgi(

@@ -277,9 +277,6 @@ def _other_protocol(
     return failure
 
 
-SLOTS = 16384
-
-
 class SeedGatherer:
     """Asks one node; `facts` is None until it has answered."""
 

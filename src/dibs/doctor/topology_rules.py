@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from .._diagnostics import SLOTS
 from .facts import (
     ClusterNode,
     ConnectionFailure,
@@ -15,7 +16,6 @@ from .facts import (
     Severity,
     TargetFacts,
 )
-from .server import SLOTS
 
 _FAILOVER = "There would be no failover: the outage lasts until the primary is back."
 

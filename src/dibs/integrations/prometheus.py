@@ -26,9 +26,9 @@ with needs("prometheus"):
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
     from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 
-from .._tally import OTHER, Durations, Observer, Series, Tally
+from .._tally import Durations, Observer, Series, Tally
 from ..claims import open_claims
-from ..errors import UsageError
+from ..errors import OTHER, UsageError
 from ..events import KINDS, MEASURES, Event, EventKey, Kind, Quantity
 
 __all__ = ["PrometheusListener"]

@@ -114,7 +114,7 @@ if TYPE_CHECKING:
 
 
 UNGUARDED_TOKEN = token_for("claim", UNGUARDED)
-"""What `detach` of a claim returns that was made in an outage: whoever has it has no claim."""
+"""What `detach` returns for a claim that was made in an outage: it continues no claim."""
 
 
 def checked_fence(lease: "Lease | AsyncLease") -> int:

@@ -35,6 +35,7 @@ from ._core.schedule import next_fires
 from ._core.shapes import returned_type
 from ._core.throttle import ThrottleKeywords, Throttling
 from ._databases import NotOurs
+from ._databases import django as django_transaction
 from ._forks import RenewedLock, fork_safe_lock
 from ._server.die_with_parent import ended_with_parent
 from .errors import Duplicate, UsageError
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
         "claiming",
         "cut",
         "ddl",
+        "django_transaction",
         "ended_with_parent",
         "exactly",
         "fingerprint",
@@ -99,7 +101,6 @@ if TYPE_CHECKING:
         "is_shortened",
         "lend",
         "next_fires",
-        "opening",
         "printable",
         "refusal_in",
         "remaining",
@@ -115,7 +116,7 @@ if TYPE_CHECKING:
 
 
 UNGUARDED_TOKEN = token_for("claim", UNGUARDED)
-"""What `detach` of a claim returns that was made in an outage: whoever has it has no claim."""
+"""What `detach` returns for a claim that was made in an outage: it continues no claim."""
 
 
 def checked_fence(lease: "Lease | AsyncLease") -> int:
@@ -152,12 +153,17 @@ def claiming(dibs: Any, request: ClaimRequest) -> Any:
 
 
 @overload
-def transactions(dibs: "Dibs", opener: Any, options: ClaimOptions) -> "Within": ...
+def transactions(kind: "type[Dibs] | Dibs", opener: Any, options: ClaimOptions) -> "Within": ...
 @overload
-def transactions(dibs: "AsyncDibs", opener: Any, options: ClaimOptions) -> "AsyncWithin": ...
-def transactions(dibs: Any, opener: Any, options: ClaimOptions) -> Any:
-    """What runs functions in transactions that *opener* opens, with the record of a claim."""
-    return dibs._within(opener, options)
+def transactions(
+    kind: "type[AsyncDibs] | AsyncDibs", opener: Any, options: ClaimOptions
+) -> "AsyncWithin": ...
+def transactions(kind: Any, opener: Any, options: ClaimOptions) -> Any:
+    """What runs functions in transactions that *opener* opens, with the record of a claim.
+
+    *kind*: for whose claims. UsageError: *opener* or an option does not fit.
+    """
+    return kind._within(opener, options)
 
 
 def refusal_in(result: object) -> Duplicate | None:
@@ -180,17 +186,6 @@ def lend(claim: "AsyncClaim | Claim") -> str:
     state: Any = claim
     token = _lend(state._lease, "claim")
     return token if state._secret is None else token_for("claim", state._secret)
-
-
-def opening(opener: Any, options: ClaimOptions, *, is_async: bool) -> "AsyncWithin | Within":
-    """Opens the transactions of `within=`. UsageError: *opener* or an option does not fit it."""
-    if is_async:
-        from ._async.within import AsyncWithin
-
-        return AsyncWithin(opener, 0, options)
-    from ._sync.within import Within
-
-    return Within(opener, 0, options)
 
 
 @overload

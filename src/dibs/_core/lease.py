@@ -20,10 +20,12 @@ _FENCE_MS = int(FENCE_LIFE * 1000)
 
 
 class Holding(NamedTuple):
-    """Somebody has the key: for how long still (seconds), and who, for people."""
+    """The holder of a key, and for how long it still holds it."""
 
     remaining: float
+    """Seconds; inf: the key has no ttl."""
     holder: str | None
+    """Host name and process id; None: not written by dibs."""
     note: str | None = None
     """What the holder of a running claim said about it."""
 
@@ -94,14 +96,14 @@ class LeaseState:
         self.guarded = True
         """False: the store was out and the policy let the caller through."""
         self.is_over = False
-        """Released, completed, dropped or (in a forked child) somebody else's."""
+        """Released, completed, dropped or (in a forked child) the parent's."""
         self.is_lost = False
         self.is_undelivered = False
         """The store was out when it was released."""
         self.is_kept = False
         """It was released, but its key stays taken for the rest of its `at_least`."""
         self.is_detached = False
-        """It was handed over: another process continues it, and nobody renews it until then."""
+        """It was handed over: another process continues it, and it is not renewed until then."""
 
     @property
     def is_lent(self) -> bool:
@@ -173,7 +175,7 @@ def _acquire_by_script(key: bytes, token: bytes, ttl_ms: int) -> Request:
 
 
 def fenced_request(key: bytes, prefix: bytes, token: bytes, ttl_ms: int) -> Request:
-    """The same, with a fence that is greater than every earlier one of this key.
+    """Acquire the key, with a fence that is greater than every earlier one.
 
     *prefix*: what the key that counts them begins with.
     """
@@ -184,7 +186,7 @@ def fenced_request(key: bytes, prefix: bytes, token: bytes, ttl_ms: int) -> Requ
 
 
 def read_acquire(replies: list[Reply], token: bytes) -> Won | Holding:
-    """Ours (free, or our own token: a repeated request), or somebody's, and for how long."""
+    """Ours (free, or our own token: a repeated request), or another's, and for how long."""
     value, pttl = replies
     if value is None:
         return WON
@@ -225,7 +227,7 @@ class SetExpiry(Request):
         self._ms = ms
 
     def by_script(self, engine: Engine | None) -> Request | None:
-        """The same by script. None: this user may not run any."""
+        """Extend it by script. None: this user may not run any."""
         if engine is None or "EVAL" in engine.refused:
             return None
         script = run_whole_script("hold_extend", [self.key], self._token, self._ms, b"1")
@@ -282,7 +284,7 @@ def peek_request(key: bytes) -> Request:
 
 
 def read_peek(replies: list[Reply]) -> Holding | None:
-    """Somebody, or nobody."""
+    """The holder; None: the key is free."""
     value, pttl = replies
     return None if value is None else _holding(value, pttl)
 
@@ -300,7 +302,7 @@ _SECRET = re.compile(rb"[^ @]*")
 
 
 def secret_of(value: bytes) -> bytes:
-    """The part of a value that nobody else has: a token up to the @, or a record's first word."""
+    """The unique part of a value: a token up to the @, or a record's first word."""
     found = _SECRET.match(value)
     return b"" if found is None else found[0]
 
@@ -328,7 +330,7 @@ def parts_of(value: bytes) -> ValueParts:
 
 
 def _holding(value: Reply, pttl: Reply) -> Holding:
-    # PTTL: -2 gone meanwhile, -1 somebody set it without a ttl (not one of ours).
+    # PTTL: -2 gone meanwhile, -1 another program set it without a ttl.
     left = pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else math.inf if pttl == -1 else 0.0
     return Holding(left, holder_in(value), note_in(value))
 
@@ -353,7 +355,7 @@ def note_in(value: Reply) -> str | None:
 
 
 def store_is_out(error: ErrorReply) -> str | None:
-    """The code of the cause, where the server is there but cannot serve: the outage policy decides.
+    """The code of the cause, where the server answers but cannot serve: the policy decides.
 
     None: the request was a mistake. Asking again cannot help.
     """
@@ -508,7 +510,7 @@ def peek_permits(key: bytes) -> Request:
 
 
 def read_peek_permits(reply: Reply) -> Holding | None:
-    """Who has it and for how long, or nobody."""
+    """The holder; None: the key is free."""
     if not isinstance(reply, list):
         return None
     token, left = reply
@@ -632,7 +634,7 @@ def _take_permit(key: bytes, options: HoldOptions, secret: bytes, token: bytes) 
 def settle_request(key: bytes, secret: bytes, token: bytes, ms: int) -> Request:
     """Keep what *secret* was made for *ms* longer, and no more: its work was done in an outage.
 
-    If nobody has continued it. It is delivered when the store is back.
+    Unless it was continued. It is delivered when the store is back.
     """
     new, _, holder = token.partition(b"@")
     words = (secret, new, holder, ms, 0)
@@ -640,7 +642,7 @@ def settle_request(key: bytes, secret: bytes, token: bytes, ms: int) -> Request:
 
 
 def read_resume(reply: list[Reply], options: HoldOptions) -> Resumed | HeldElsewhere:
-    """Continued, or what is there instead."""
+    """The continued lease, or who holds the key instead."""
     value, is_ours, number = reply
     data = value if isinstance(value, bytes) else None
     if data is not None and is_ours:

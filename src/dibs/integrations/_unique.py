@@ -169,7 +169,7 @@ class UniqueOptions:
 
 
 class TransactionOptions(UniqueOptions):
-    """The same, where a job can run in a transaction. UsageError: an option is invalid."""
+    """Options where a job can run in a transaction. UsageError: an option is invalid."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class TransactionOptions(UniqueOptions):
         self._codec = codec
 
     def claims_of(self, function: Callable[..., Any]) -> tuple[ClaimOptions, ClaimOptions]:
-        """The same; with a database they keep the result of *function*."""
+        """The claims; with a database they keep the result of *function*."""
         usual = super().claims_of(function)
         if self.within is None:
             return usual
@@ -270,8 +270,11 @@ class Job(NamedTuple):
 
     @property
     def again_key(self) -> str:
-        """The key of sending its message once more. Two retries have two tokens: one may be lost,
-        and the claim of the other stay in the queue."""
+        """The key of sending its message once more.
+
+        Two retries have two tokens: one may be lost while the claim of the other stays in the
+        queue.
+        """
         return f"{self.run_key}:{self._token_hash}:again"
 
 
@@ -310,8 +313,9 @@ class UniqueKey:
     def answer(
         self, error: Duplicate, args: Any, kwargs: Any, existing: Callable[[str], Any]
     ) -> Any:
-        """What a caller gets who enqueues a duplicate. Duplicate: that is what is wanted, or the
-        job that is there is not known. *existing*: the job with an id.
+        """What the caller who enqueues a duplicate gets. *existing*: the job with an id.
+
+        Duplicate: the caller asked for it, or the existing job is not known.
         """
         if self._answer is not None:
             return self._answer(error, tuple(args), dict(kwargs))
@@ -389,13 +393,13 @@ class UniqueKey:
         """The ways to get the claim of *job*, in turn, while what is in the way is its own.
 
         With its token. Without: it was enqueued in an outage, it waited for too long, or an earlier
-        run of it was lost with its worker. Then the key is claimed anew, once the lease of that run
-        is over.
+        run of it was lost with its worker. Then the key is claimed again, after the lease of that
+        run.
         """
-        anew = [self.request(key, note=job.id), self.request(key, note=job.id, wait=True)]
+        fresh = [self.request(key, note=job.id), self.request(key, note=job.id, wait=True)]
         if job.token in (None, UNGUARDED_TOKEN):
-            return anew
-        return [self.request(key, token=job.token), *anew]
+            return fresh
+        return [self.request(key, token=job.token), *fresh]
 
 
 def claimed_by(key: str, token: str | None) -> tuple[str, str] | None:
@@ -410,7 +414,7 @@ def claimed_by(key: str, token: str | None) -> tuple[str, str] | None:
 
 
 def without_parameters(function: Callable[..., Any], names: Iterable[str]) -> Callable[..., Any]:
-    """Something with the signature of *function*, without the parameters that nobody sends."""
+    """Something with the signature of *function*, without the parameters *names*."""
     signature, left_out = inspect.signature(function), set(names)
     kept = [each for name, each in signature.parameters.items() if name not in left_out]
 
@@ -432,8 +436,10 @@ def again_after(error: Duplicate, job: Job, lease: float) -> float | None:
 
 
 def is_anothers(error: Duplicate, job: Job) -> bool:
-    """Whether another job does the work of *job*. False: its own run, or a transaction that may be
-    rolled back, is in the way."""
+    """Whether another job does the work of *job*.
+
+    False: its own run, or a transaction that may be rolled back, is in the way.
+    """
     is_open = error.source == "table" and error.state == "running"
     return error.key != job.run_key and not is_open and not is_turn(error)
 
@@ -444,14 +450,18 @@ def is_turn(error: Duplicate) -> bool:
 
 
 def turn_after(age: float | None) -> float:
-    """When to send a job once more that waits for its turn, in seconds. *age*: for how long the
-    other one has been running: what ran for an hour is not asked for every second."""
+    """How soon a job that waits for its turn is sent again, in seconds.
+
+    The longer the other one has been running (*age*), the less often.
+    """
     return min(max((age or 0.0) / 2, AGAIN_AFTER), AGAIN_WITHIN)
 
 
 def wait_for_transaction(job: Job, lease: float) -> float:
-    """How long a worker waits for another transaction with the key of *job*, in seconds: where a
-    run has just sent its retry, until that run is rolled back; or as long as a lost run may last.
+    """How many seconds a worker waits for another transaction with the key of *job*.
+
+    If a run has just sent its retry, until that run is rolled back; otherwise as long as a lost run
+    may last.
     """
     return AGAIN_AFTER if job.comes_again and job.attempt is not None else 1.5 * lease + 0.5
 
@@ -498,9 +508,9 @@ def log_refusal(name: str, job: Job, error: Duplicate) -> None:
     if is_turn(error):
         _log.debug("%s: job %s waits: job %s runs", name, job.id, error.note or "?")
     elif error.key == job.run_key:
-        _log.info("%s: job %s is not run: another delivery of it is there", name, job.id)
+        _log.info("%s: job %s is not run: another delivery of it exists", name, job.id)
     else:
-        _log.info("%s: job %s is not run: job %s is there", name, job.id, error.note or "?")
+        _log.info("%s: job %s is not run: job %s exists", name, job.id, error.note or "?")
 
 
 def log_replay(name: str, job: Job) -> None:

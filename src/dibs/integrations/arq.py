@@ -62,10 +62,15 @@ def unique(
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Let jobs with the same key run once: `@unique(dibs, "report:{account_id}")`.
 
-    *template* is filled from the arguments of the job, without `ctx`; `{task}` is its name. A
-    worker that meets a duplicate does not call the function: the job returns None. Options:
-    `UniqueOptions`. UsageError: an option is invalid, a field is missing, or another function has
-    the same `unique(…)` without `{task}`.
+    A worker that meets a duplicate does not call the function: the job returns None.
+
+    Args:
+        template: Filled from the arguments of the job, without `ctx`; `{task}` is its name.
+        **options: `UniqueOptions`.
+
+    Raises:
+        UsageError: An option is invalid, a field is missing, or another function has the same
+            `unique(…)` without `{task}`.
     """
     made = UniqueOptions(**options)
 
@@ -90,10 +95,16 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
 async def enqueue_job(
     pool: ArqRedis, function: Callable[..., Any] | Function, *args: Any, **kwargs: Any
 ) -> ArqJob | None:
-    """As `pool.enqueue_job`, with the function itself in place of its name.
+    """Enqueue a job like `pool.enqueue_job`, with the function in place of its name.
 
-    *function*: also what `arq.func` returns, which may have another name. For a duplicate: the job
-    that is there. None: *pool* refused `_job_id`. UsageError: *function* is not `unique`.
+    Args:
+        function: A `unique` function, or what `arq.func` returns for one.
+
+    Returns:
+        The job; for a duplicate the existing one. None if *pool* refused `_job_id`.
+
+    Raises:
+        UsageError: *function* is not `unique`.
     """
     called: Any = function.coroutine if isinstance(function, Function) else function
     name = function.name if isinstance(function, Function) else called.__qualname__
@@ -129,7 +140,7 @@ def _existing(pool: ArqRedis, options: dict[str, Any], job_id: str) -> ArqJob:
 
 
 async def _can_run(pool: ArqRedis, entry: KeyInfo) -> bool:
-    """False: it was aborted, has expired, was tried too often, or is gone; arq calls nobody."""
+    """False: it was aborted, has expired, was tried too often, or is gone, without a hook."""
     job_id = str(entry.note)
     info: Any = await ArqJob(job_id, pool, _deserializer=pool.job_deserializer).info()
     if info is None or isinstance(info, JobResult):
@@ -200,7 +211,7 @@ def _is_called_by_arq(function: Callable[..., Any], ctx: dict[str, Any]) -> bool
 def _workers() -> list[Worker]:
     """The workers that run jobs on this loop: a job may have started another task, by `gather`.
 
-    arq gives them to nobody; each job has a task in which its worker waits for it.
+    arq does not expose them; each job has a task in which its worker waits for it.
     """
     coroutines: list[Any] = [each.get_coro() for each in asyncio.all_tasks()]
     frames = [getattr(each, "cr_frame", None) for each in coroutines]

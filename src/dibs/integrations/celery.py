@@ -50,13 +50,18 @@ would leave the other parts unsent, or be lost in a worker. It is the result of 
 
 
 def unique(dibs: Dibs, template: str, **options: Unpack[TransactionKeywords]) -> type[Task]:
-    """A base class for tasks whose calls are unique: `@app.task(base=unique(dibs, "x:{id}"))`.
+    """Create a base class for unique tasks: `@app.task(base=unique(dibs, "x:{id}"))`.
 
-    *template* is filled from the arguments of the task; `{task}` is its name. `delay` and
-    `apply_async` of a duplicate return the AsyncResult of the task that is there. Options:
-    `TransactionOptions`. UsageError: an option makes no sense, or (when the task is created) the
-    task lacks a field of *template*, another task has the same template without `{task}`, or a
-    base class before this one has a `__call__`, which would bypass it.
+    `delay` and `apply_async` of a duplicate return the AsyncResult of the existing task.
+
+    Args:
+        template: Filled from the arguments of the task; `{task}` is its name.
+        **options: `TransactionOptions`.
+
+    Raises:
+        UsageError: An option is invalid; or, when the task is created, it lacks a field of
+            *template*, another task has the same template without `{task}`, or a base class before
+            this one has a `__call__`, which would bypass it.
     """
     made = TransactionOptions(**options)
 
@@ -94,7 +99,7 @@ class _UniqueTask(Task):
         *positional: Any,
         **options: Any,
     ) -> Any:
-        """As Celery's. A duplicate is not sent: the answer is the result of the one that is there.
+        """Send the task, as Celery does. For a duplicate, return the result of the existing one.
 
         If *task_id* is given, as it is in chains, groups and chords, the result of that id is the
         error Duplicate: callers that wait for it do not wait for ever.
@@ -195,8 +200,10 @@ class _UniqueTask(Task):
     def _answer(
         self, error: Duplicate, args: Any, kwargs: Any, task_id: str | None, options: dict[str, Any]
     ) -> Any:
-        """What the caller gets instead of another task. Duplicate: it is wanted, or not known which
-        one is there."""
+        """What the caller gets instead of another task.
+
+        Duplicate: the caller asked for it, or the existing task is not known.
+        """
         if task_id is not None and task_id != error.note:
             self._fail(error, task_id, _awaited(task_id, options))
         elif options.get("link") or options.get("link_error"):
@@ -264,7 +271,7 @@ class _UniqueTask(Task):
         )
 
     def _send_again(self, request: Any, delay: float | None) -> None:
-        """The same message, for later: this delivery is acknowledged, and may be the last one."""
+        """Send the message again, for later: this delivery is acknowledged, perhaps the last."""
         if delay is not None:
             later: Any = self.signature_from_request(
                 request, countdown=delay, retries=request.retries

@@ -37,12 +37,17 @@ DUPLICATE_OF = "dibs_duplicate_of"
 def unique(
     dibs: Dibs, template: str, **options: Unpack[TransactionKeywords]
 ) -> Callable[..., "Actor[Any, Any]"]:
-    """The class of an actor whose messages are unique: `actor_class=unique(dibs, "x:{id}")`.
+    """Create an actor class for unique messages: `actor_class=unique(dibs, "x:{id}")`.
 
-    *template* is filled from the arguments of the actor; `{task}` is its name. `send` and
-    `send_with_options` of a duplicate return a message with the id of the one that is there.
-    Options: `TransactionOptions`. UsageError: an option is invalid, or (where the actor is
-    declared) a field is missing, or another actor has the same `unique(…)` without `{task}`.
+    `send` and `send_with_options` of a duplicate return a message with the id of the existing one.
+
+    Args:
+        template: Filled from the arguments of the actor; `{task}` is its name.
+        **options: `TransactionOptions`.
+
+    Raises:
+        UsageError: An option is invalid; or, when the actor is declared, a field is missing, or
+            another actor has the same `unique(…)` without `{task}`.
     """
     made = TransactionOptions(**options)
 
@@ -124,7 +129,7 @@ class _UniqueActor(Actor[Any, Any]):
         return SkipMessage(f"not run: {error}")
 
     def _send_again(self, message: Any, delay: float | None) -> None:
-        """The same message, for later: this delivery is acknowledged, and may be the last one."""
+        """Send the message again, for later: this delivery is acknowledged, perhaps the last."""
         if delay is not None:
             broker: Any = self.broker
             broker.enqueue(message.copy(), delay=int(delay * 1000) + 1)
@@ -148,7 +153,7 @@ class _Here(threading.local):
 
 
 class _Runs(Middleware):
-    """Knows the message of each thread, and ends its run when everybody else is done with it.
+    """Knows the message of each thread, and ends its run when all other middleware is done with it.
 
     Retries are sent before that, by another middleware: they take the claim along.
     """
@@ -195,8 +200,10 @@ class _Runs(Middleware):
                 self._claim(actor, message, delay)
 
     def _claim(self, actor: _UniqueActor, message: Any, delay: int | None) -> None:
-        """For a message of a group or a pipeline, or enqueued by hand. A duplicate is sent all the
-        same, to be skipped: a group waits for each of its messages."""
+        """Claim the key of a message of a group or a pipeline, or enqueued by hand.
+
+        A duplicate is sent all the same, to be skipped: a group waits for each of its messages.
+        """
         key, job_id = actor.key_of(message), message.message_id
         queueing = actor.dibs_jobs.queueing(key, job_id, (delay or 0) / 1000)
         try:

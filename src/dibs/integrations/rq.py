@@ -57,11 +57,16 @@ def unique(
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Let jobs with the same key run once: `@unique(dibs, "report:{account_id}")`.
 
-    *template* is filled from the arguments of the function; `{task}` is its name. A worker that
-    meets a duplicate does not call the function: the job returns None, and
-    `job.meta["duplicate_of"]` is the id of the other. Options: `TransactionOptions`. UsageError: an
-    option is invalid, a field is missing, or another function has the same `unique(…)` without
-    `{task}`.
+    A worker that meets a duplicate does not call the function: the job returns None, and
+    `job.meta["duplicate_of"]` is the id of the other.
+
+    Args:
+        template: Filled from the arguments of the function; `{task}` is its name.
+        **options: `TransactionOptions`.
+
+    Raises:
+        UsageError: An option is invalid, a field is missing, or another function has the same
+            `unique(…)` without `{task}`.
     """
     made = TransactionOptions(**options)
 
@@ -85,19 +90,19 @@ def unique(
 
 
 class UniqueQueue(Queue):
-    """A queue that does not take a job whose function is `unique` and whose key is taken.
+    """A queue that refuses a job whose function is `unique` and whose key is taken.
 
-    `enqueue`, `enqueue_many`, `enqueue_at` and `enqueue_in` return the job that is there.
+    `enqueue`, `enqueue_many`, `enqueue_at` and `enqueue_in` of a duplicate return the existing job.
     """
 
     def create_job(self, func: Any, *args: Any, **kwargs: Any) -> Any:
-        """As RQ's."""
+        """Create a job, as RQ does."""
         job = cast(Any, super()).create_job(func, *args, **kwargs)
         job.dibs_jobs = getattr(func, "dibs_jobs", None)
         return job
 
     def enqueue_job(self, job: Any, *args: Any, **kwargs: Any) -> Any:
-        """As RQ's; for a duplicate, the job that is there."""
+        """Enqueue a job, as RQ does; for a duplicate, return the existing one."""
         return self._once(job, 0.0, functools.partial(super().enqueue_job, job, *args, **kwargs))
 
     def enqueue_many(
@@ -131,7 +136,7 @@ class UniqueQueue(Queue):
         return data._replace(meta=meta), lambda known: known[job.id]
 
     def schedule_job(self, job: Any, datetime: datetime, *args: Any, **kwargs: Any) -> Any:
-        """As RQ's; for a duplicate, the job that is there."""
+        """Schedule a job, as RQ does; for a duplicate, return the existing one."""
         delay = (datetime - _now(datetime)).total_seconds()
         send = functools.partial(super().schedule_job, job, datetime, *args, **kwargs)
         return self._once(job, delay, send)

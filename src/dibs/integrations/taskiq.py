@@ -4,7 +4,7 @@
     @broker.task
     async def report(account_id): ...
 
-    await report.kiq(42)    # a second one, while it is queued or running: the task that is there
+    await report.kiq(42)    # a second one, while it is queued or running: the existing task
 
 `dibs` is an `AsyncDibs`; producers and workers use the same store and namespace.
 """
@@ -61,9 +61,15 @@ def unique(
 ) -> Callable[[Task], Task]:
     """Let tasks with the same key run once: `@unique(dibs, "x:{id}")` above `@broker.task`.
 
-    *template* is filled from the arguments of the task; `{task}` is its name. `kiq` of a duplicate
-    returns the task that is there. Options: `UniqueOptions`. UsageError: an option is invalid, a
-    field is missing, or another task has the same `unique(…)` without `{task}`.
+    `kiq` of a duplicate returns the existing task.
+
+    Args:
+        template: Filled from the arguments of the task; `{task}` is its name.
+        **options: `UniqueOptions`.
+
+    Raises:
+        UsageError: An option is invalid, a field is missing, or another task has the same
+            `unique(…)` without `{task}`.
     """
     made = UniqueOptions(**options)
 
@@ -98,7 +104,7 @@ class _UniqueKicker(AsyncKicker[..., Any]):
         self.dibs_jobs = jobs
 
     async def kiq(self, *args: Any, **kwargs: Any) -> Any:
-        """As Taskiq's. A duplicate is not sent: the answer is the task that is there."""
+        """Send the task, as Taskiq does. For a duplicate, return the existing one."""
         key, task_id = self.dibs_jobs.key_of(args, kwargs), self.custom_task_id
         task_id = self.broker.id_generator() if task_id is None else task_id
         async with AsyncExitStack() as stack:
@@ -127,7 +133,7 @@ def _delay(labels: dict[str, Any]) -> float:
 
 
 class _Runs(TaskiqMiddleware):
-    """Ends a run when everybody else is done with its message.
+    """Ends a run when all other middleware is done with its message.
 
     Retries are sent before that, by another middleware: they take the claim along.
     """

@@ -49,6 +49,11 @@ def late(self: Any, key: str) -> str:
     return _steered(self, key)
 
 
+@app.task(base=unique(dibs, "patient:{key}", lease=600), bind=True)
+def patient(self: Any, key: str) -> str:
+    return _steered(self, key)
+
+
 @app.task(base=until_end(), bind=True, time_limit=1)
 def limited(self: Any, key: str) -> str:
     return _steered(self, key)

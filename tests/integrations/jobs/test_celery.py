@@ -223,6 +223,31 @@ def test_of_two_deliveries_of_a_task_one_runs(jobs: Any, control: JobControl, ke
     assert control.runs(key) == [first.id, marker.id]
 
 
+def test_further_deliveries_of_a_task_that_runs_block_no_process(
+    jobs: Any, control: JobControl, key: str
+) -> None:
+    """Two of them, for the two other processes of the worker; the lease is ten minutes."""
+    first = jobs.patient.apply_async((key,), queue="nobody")
+    message = taken_from("nobody", control)
+    control.client.lpush("celery", message, message, message)
+    assert control.started(key).id == first.id
+    assert ended(jobs.plain.delay(key)) == key
+    control.send(key)
+    assert ended(first) == key and control.runs(key) == [first.id]
+
+
+def test_who_waits_for_a_duplicate_that_was_sent_by_name_gets_an_error(
+    jobs: Any, control: JobControl, key: str
+) -> None:
+    """It is found in the worker: a sender that has only the name has no guard."""
+    first = jobs.work.delay(key)
+    control.started(key)
+    with pytest.raises(Duplicate):
+        ended(jobs.app.send_task(jobs.work.name, (key,)))
+    control.send(key)
+    assert ended(first) == key and control.runs(key) == [first.id]
+
+
 def test_a_delivery_that_meets_its_own_run_comes_again_later(
     jobs: Any, control: JobControl, key: str
 ) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import dramatiq
 import pytest
+from dramatiq.brokers.stub import StubBroker
+from dramatiq.middleware import GroupCallbacks
+from dramatiq.rate_limits.backends import StubBackend
 
-from dibs import Dibs, Unavailable, UsageError
+from dibs import Dibs, Event, Unavailable, UsageError
+from dibs.integrations.dramatiq import unique
 from dibs.testing import Server, eventually
 from tests.integrations.jobs.conftest import loaded_anew, running
 from tests.integrations.jobs.job_control import JobControl
@@ -178,6 +184,41 @@ def is_queued(message: Any, queue: str, control: JobControl) -> bool:
     """Whether a delivery of *message* waits there, or is being processed."""
     queued = control.client.hvals(f"dramatiq:{queue}.msgs")
     return any(message.message_id in each for each in queued)
+
+
+def test_a_duplicate_in_a_group_counts_as_processed(broker: Server) -> None:
+    """Or the group would never be complete."""
+    queue, runs, completions = StubBroker(), list[str](), list[str]()
+    queue.add_middleware(GroupCallbacks(StubBackend()))
+    is_over, events = threading.Event(), list[Event]()
+    name = uuid.uuid4().hex
+    with Dibs(broker.url, namespace=name, budget=5, listeners=[events.append]) as dibs:
+
+        @dramatiq.actor(actor_class=unique(dibs, "part:{key}"), broker=queue)
+        def part(key: str) -> None:
+            runs.append(key)
+            assert is_over.wait(30)
+
+        @dramatiq.actor(broker=queue)
+        def complete() -> None:
+            completions.append("all")
+
+        members = [part.message(each) for each in ("a", "a", "b")]
+        group = dramatiq.group(members, broker=queue)
+        group.add_completion_callback(complete.message())
+        group.run()
+        worker = dramatiq.Worker(queue, worker_timeout=100, worker_threads=3)
+        worker.start()
+        try:
+            eventually(lambda: any(event.kind == "duplicate" for event in events))
+            eventually(lambda: sorted(runs) == ["a", "b"])
+            is_over.set()
+            eventually(lambda: completions == ["all"])
+            assert sorted(runs) == ["a", "b"]
+        finally:
+            is_over.set()
+            worker.stop()
+            queue.close()
 
 
 def test_a_message_that_is_too_old_gives_its_key_back(

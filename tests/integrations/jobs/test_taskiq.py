@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from taskiq import BrokerMessage, InMemoryBroker, SimpleRetryMiddleware, TaskiqDepends
+from taskiq.brokers.shared_broker import AsyncSharedBroker
 
 from dibs import AsyncDibs, Unavailable, UsageError
 from dibs.integrations.taskiq import unique
@@ -216,6 +217,40 @@ async def test_a_delivery_by_taskiq_that_meets_its_own_run_comes_again(broker: S
         await running
         await deliver(queue.sent[1])
         assert runs == ["a"] and len(queue.sent) == 2
+
+
+async def test_a_task_that_another_one_calls_is_not_guarded(broker: Server) -> None:
+    """Its key would be made of the arguments of that one."""
+    async with AsyncDibs(broker.url, namespace=uuid.uuid4().hex, budget=5) as dibs:
+        queue = InMemoryBroker(await_inplace=True)
+
+        @unique(dibs, "work:{key}")
+        @queue.task(task_name="work")
+        async def work(key: str) -> str:
+            return f"of {key}"
+
+        @queue.task(task_name="nightly")
+        async def nightly(day: str) -> str:
+            return await work("a")
+
+        async with dibs.hold("work:b", ttl=60), dibs.hold("work:a", ttl=60):
+            assert await ended(await nightly.kiq("b")) == "of a"
+
+
+async def test_a_task_of_a_shared_broker_frees_its_key(broker: Server) -> None:
+    """The broker that runs it is known only when it is sent."""
+    async with AsyncDibs(broker.url, namespace=uuid.uuid4().hex, budget=5) as dibs:
+        shared, queue = AsyncSharedBroker(), InMemoryBroker(await_inplace=True)
+        shared.default_broker(queue)
+
+        @unique(dibs, "work:{key}")
+        @shared.task(task_name="shared")  # all brokers of the process see it
+        async def work(key: str) -> str:
+            return key
+
+        sent = [await work.kiq("a") for _ in range(2)]
+        assert [await ended(each) for each in sent] == ["a", "a"]
+        assert sent[0].task_id != sent[1].task_id and await dibs.peek("work:a") is None
 
 
 @pytest.mark.parametrize("fault", ["at the end of a dependency", "while a retry is sent"])

@@ -3,7 +3,7 @@
 
 A job claims its key where it is enqueued, with its id as the note. The claim travels in the
 message, as a token. While the message is being sent the producer renews the claim, so that a
-producer that dies blocks the key for one lease; in the queue nobody renews it, and `queued` bounds
+producer that dies blocks the key for one lease; in the queue it is not renewed, and `queued` bounds
 it. The worker continues the claim, renews it while the job runs, and ends it: a job that is lost
 with its worker frees its key after one lease. A retry takes the claim along in its own message, in
 the same way.
@@ -92,7 +92,7 @@ class UniqueJobs:
 
         *can_run*: whether the job of an entry, which waits in its queue, may still be started; None
         means that it is not known. If the block raises, nothing stays claimed. Duplicate: such a
-        job is there, `note` its id.
+        job exists, `note` is its id.
         """
         if self._key.options.again is not None:
             with self._replacing(key, job_id, delay) as sending:
@@ -175,7 +175,7 @@ class UniqueJobs:
     def _is_over(
         self, key: str, error: Duplicate, can_run: Callable[[KeyInfo], bool]
     ) -> bool:
-        """Whether the job in *error* will not run any more; its key is free now."""
+        """Whether the job in *error* will never run; its key is free now."""
         if error.state != "running":
             return False
         keys = inspector(self._dibs)
@@ -190,7 +190,7 @@ class UniqueJobs:
             return False
 
     def start(self, key: str, job: Job) -> "Run":
-        """Claim a run of *job*. Duplicate: another such job is there, or this one runs or ran."""
+        """Claim a run of *job*. Duplicate: another such job exists, or this one runs or ran."""
         try:
             return self._start(key, job)
         except Duplicate as error:
@@ -322,8 +322,10 @@ class Run:
         """For how long the key is kept for the next run of this job; None: there is none."""
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """What *function* returns. With `within=`, in a transaction; or what an earlier one has
-        committed. NotRun: another transaction with its key is open.
+        """Return what *function* returns.
+
+        With `within=` it runs in a transaction, or what an earlier one committed is returned.
+        NotRun: another transaction with its key is open.
         """
         within, claim, job = self._within, self._claim, self._job
         if within is None or claim is None:

@@ -52,7 +52,7 @@ from ..._http.throttle import Throttle, ThrottleAnswer, Throttled
 from ..._interface import throttling
 from ...errors import Unavailable, UsageError
 from .._async import claims as async_claims
-from .._claims import STREAMED, applied, mark_guarded, run_within, within_of
+from .._claims import STREAMED, applied, mark_guarded, outcome_of, run_within, within_of
 from .._django_requests import (
     aidentity_of,
     identity_of,
@@ -63,7 +63,7 @@ from .._django_requests import (
     submission_for,
 )
 from .._sync import claims as sync_claims
-from .transactions import atomic, fenced
+from .transactions import atomic, fenced, when_committed
 
 if TYPE_CHECKING:
     from ..._interface import AsyncClaim, Claim
@@ -133,7 +133,7 @@ def _guard_within(policy: Policy, view: View, within: TransactionOpener[Any]) ->
 
 
 def _rendered(request: Any, response: Any) -> Any:
-    """*response* with its body: templates, and responses of Django REST framework, have none yet"""
+    """Render *response*: templates, and responses of Django REST framework, have no body yet."""
     if getattr(response, "is_rendered", True):
         return response
     view = (getattr(request, "parser_context", None) or {}).get("view")
@@ -311,8 +311,9 @@ def _worked(claim: "Claim", work: Callable[[], Any]) -> Any:
 
 
 def _is_client_error(error: BaseException) -> bool:
-    """True: it becomes a 4xx, by Django or by Django REST framework: the client may correct the
-    request and try again.
+    """Whether Django or Django REST framework makes a 4xx of it.
+
+    Then the client may correct the request and try again.
     """
     return isinstance(error, _CLIENT_ERRORS) or 400 <= getattr(error, "status_code", 0) < 500
 
@@ -381,8 +382,9 @@ async def _wait_for(task: "asyncio.Task[Any]") -> None:
 async def _arun_in_threads(
     policy: Policy, name: str, request: Any, submission: Any, work: Callable[[], Awaitable[Any]]
 ) -> HttpResponseBase:
-    """An async view under WSGI has an event loop of its own, which ends with the view: the claim
-    is made by a `Dibs` in a thread instead.
+    """Claim with a `Dibs` in a thread.
+
+    An async view under WSGI runs in an event loop that ends with the view.
     """
     held = await sync_to_async(sync_claims.claim_request, thread_sensitive=False)(
         _dibs(), policy, name, submission
@@ -429,13 +431,28 @@ def _is_stream(response: Any) -> bool:
 def _end_with(
     response: Any, policy: Policy, end: Callable[[Recording], object], fail: Callable[[], object]
 ) -> None:
-    """End the claim with the response: now, once it is rendered, or when its stream ends."""
+    """End the claim with the response: now, once it is rendered, or when its stream ends.
+
+    It does not end before the transactions around the view, as those of ATOMIC_REQUESTS.
+    """
+    ended = functools.partial(_end_when_committed, response, policy, end, fail)
+    if not _is_later(response):
+        ended()
+        return
+    when_committed(lambda: None, fail)
     if _is_stream(response):
-        response._resource_closers.append(lambda: end(_recorded(policy, response)))
-    elif _is_later(response):
-        _end_when_rendered(response, lambda: end(_recorded(policy, response)), fail)
+        response._resource_closers.append(ended)
     else:
-        end(_recorded(policy, response))
+        _end_when_rendered(response, ended, fail)
+
+
+def _end_when_committed(
+    response: Any, policy: Policy, end: Callable[[Recording], object], fail: Callable[[], object]
+) -> None:
+    """A response that stands for what is rolled back is no success."""
+    recording = _recorded(policy, response)
+    ended = functools.partial(end, recording)
+    when_committed(ended, fail if outcome_of(policy, recording) == "returned" else ended)
 
 
 def _end_when_rendered(
@@ -487,7 +504,7 @@ def _answer(request: Any, response: Response) -> HttpResponseBase:
 
 
 async def _aanswer(request: Any, response: Response) -> HttpResponseBase:
-    """The same in an event loop. A page may query the user: what is not async runs in a thread."""
+    """Answer in an event loop. A page may query the user: what is not async runs in a thread."""
     make = _page_maker(response)
     if make is None:
         return _response(response)

@@ -1,4 +1,4 @@
-"""Transactions of Django for `within=`, and fences for its rows."""
+"""Transactions of Django for `within=` and around guarded views, and fences for its rows."""
 
 # pyright: basic
 # Django has no types.
@@ -7,9 +7,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from django.db import transaction
+from django.db import connections, transaction
 
-from ..._interface import checked_fence
+from ..._interface import checked_fence, django_transaction
 from ...errors import LeaseLost
 
 if TYPE_CHECKING:
@@ -33,19 +33,45 @@ class _Atomic:
 def atomic(
     using: str | None = None, *, durable: bool = False
 ) -> Callable[[], AbstractContextManager[None]]:
-    """For `once(within=atomic())`: `transaction.atomic` with these arguments, and typed.
+    """Open `transaction.atomic` for `once(within=atomic())`, with types.
 
-    *using*: the alias of the database. *durable*: RuntimeError inside of another transaction.
+    Args:
+        using: The alias of the database.
+        durable: Raise RuntimeError inside another transaction.
     """
     return _Atomic(using, durable=durable)
 
 
+def when_committed(committed: Callable[[], object], rolled_back: Callable[[], object]) -> None:
+    """Call *committed* when the transactions around the caller have committed; now, without one.
+
+    *rolled_back* is called in its place, also if a COMMIT fails. Both run before Django goes on.
+    """
+    open_ones = [each for each in connections.all(initialized_only=True) if each.in_atomic_block]
+    outcomes: list[bool] = []
+
+    def ended(is_committed: bool) -> None:  # noqa: FBT001 - a callback
+        outcomes.append(is_committed)
+        if len(outcomes) == len(open_ones):
+            (committed if all(outcomes) else rolled_back)()
+
+    for each in open_ones:
+        if not django_transaction(each.alias).on_end(ended):
+            ended(is_committed=True)  # its end cannot be seen
+    if not open_ones:
+        committed()
+
+
 def fenced(rows: Any, lease: "Lease | AsyncLease", **values: object) -> None:
-    """Set *values* in the row that the queryset *rows* has, unless a later holder has written.
+    """Set *values* in the one row of the queryset *rows*, unless a later holder has written.
 
     Its field `fence` gets the fence of *lease*: `fenced(Account.objects.filter(pk=7), lease,
-    balance=100)`, in one statement. LeaseLost: a later holder has written, and nothing was changed.
-    LookupError: there is no row. UsageError: *lease* has no fence.
+    balance=100)`, in one statement.
+
+    Raises:
+        LeaseLost: A later holder has written; nothing was changed.
+        LookupError: There is no row.
+        UsageError: *lease* has no fence.
     """
     fence = checked_fence(lease)
     if rows.filter(fence__lte=fence).update(fence=fence, **values):

@@ -82,11 +82,11 @@ async def full_store(harness: Harness) -> str:
 @case("lease", "contents")
 async def lease_ends_by_itself(harness: Harness) -> str:
     """What is in the store while the work runs ends soon after its process has died."""
-    known = {each.key for each in _contents(harness)}
+    known = {each.key for each in await _contents(harness)}
     release = harness.block_handler()
     first = harness.start_request()
     await harness.wait_mark("working")
-    new = [each for each in _contents(harness) if each.key not in known]
+    new = [each for each in await _contents(harness) if each.key not in known]
     release.set()
     await first.ended()
     expect(new, "nothing is in the store while the work runs")
@@ -96,9 +96,9 @@ async def lease_ends_by_itself(harness: Harness) -> str:
 @case("window", "contents", "memory")
 async def result_ends_with_its_window(harness: Harness) -> str:
     """What a success leaves in the store ends when its window is over."""
-    known = {each.key for each in _contents(harness)}
+    known = {each.key for each in await _contents(harness)}
     harness.expect_response(await harness.request())
-    new = [each for each in _contents(harness) if each.key not in known]
+    new = [each for each in await _contents(harness) if each.key not in known]
     expect(new, "a success leaves nothing in the store")
     return _ends_within(new, harness.adapter.window or 0)
 
@@ -110,9 +110,10 @@ def _ends_within(new: list[Stored], most: float) -> str:
     return f"at most {max(each.ttl or 0 for each in new):.0f} s"
 
 
-def _contents(harness: Harness) -> list[Stored]:
+async def _contents(harness: Harness) -> list[Stored]:
+    """All that is in the store; read in a thread, so that leases are renewed meanwhile."""
     assert harness.adapter.contents is not None  # or the case would not have been tried
-    return list(harness.adapter.contents())
+    return list(await asyncio.to_thread(harness.adapter.contents))
 
 
 @case("contents")
@@ -121,21 +122,21 @@ async def secrets_stay_out_of_the_store(harness: Harness) -> None:
     release = harness.block_handler()
     first = harness.start_request(headers=SECRETS)
     await harness.wait_mark("working")
-    _no_secret(harness, "while it runs")
+    await _no_secret(harness, "while it runs")
     release.set()
     await first.ended()
     harness.expect_response(first)
-    _no_secret(harness, "afterwards")
+    await _no_secret(harness, "afterwards")
 
 
 @case("contents", "prompt refusal")
 async def store_key_stays_inside(harness: Harness) -> None:
     """A refusal does not say under which key the store has the request."""
-    known = {each.key for each in _contents(harness)}
+    known = {each.key for each in await _contents(harness)}
     release = harness.block_handler()
     first = harness.start_request()
     await harness.wait_mark("working")
-    new = {each.key for each in _contents(harness)} - known
+    new = {each.key for each in await _contents(harness)} - known
     duplicate = harness.start_request()
     await harness.wait_refused([duplicate])
     release.set()
@@ -145,8 +146,8 @@ async def store_key_stays_inside(harness: Harness) -> None:
     expect(not any(word in said for word in words), "the key of the store is in the refusal")
 
 
-def _no_secret(harness: Harness, when: str) -> None:
-    there = b"".join(each.key + each.value for each in _contents(harness))
+async def _no_secret(harness: Harness, when: str) -> None:
+    there = b"".join(each.key + each.value for each in await _contents(harness))
     expect(b"torture-secret" not in there, f"a credential is in the store {when}")
 
 

@@ -66,7 +66,7 @@ class Transaction(ABC):
 
     @property
     def end(self) -> End:
-        """What became of it, after its context manager has ended without an error."""
+        """Its outcome, after its context manager has ended without an error."""
         return "unknown"
 
     def on_end(self, outcome: CommitListener) -> bool:

@@ -25,8 +25,8 @@ def run(args: argparse.Namespace) -> int:
         names = [each.place.namespace for each in others]
         terminal.json({"found": entry is not None, "entry": shown, "elsewhere": names})
     elif others:
-        asked = f"{printable(args.key)}: nothing in namespace {args.namespace!r}"
-        terminal.line(" ".join([f"{asked}.", *[elsewhere_line(each) for each in others]]))
+        place = f"{printable(args.key)}: nothing in namespace {args.namespace!r}"
+        terminal.line(" ".join([f"{place}.", *[elsewhere_line(each) for each in others]]))
     elif entry is None:
         terminal.line(nowhere(args))
     else:

@@ -107,8 +107,8 @@ class UniqueOptions:
         self._tasks.add(task)
         if len(self._tasks) > 1 and TASK not in template:
             names = " and ".join(sorted(self._tasks)[:2])
-            said = f"{template!r} is used by {names}, which would be duplicates of each other"
-            raise UsageError(f"{said}: add {{task}}, or call unique() for each")
+            message = f"{template!r} is used by {names}, which would be duplicates of each other"
+            raise UsageError(f"{message}: add {{task}}, or call unique() for each")
 
 
 class TransactionOptions(UniqueOptions):
@@ -231,8 +231,10 @@ class UniqueKey:
     def queue_request(self, key: str, job_id: str) -> ClaimRequest:
         """The claim on *key* for a job that is sent. UsageError: its id is too long."""
         if len(job_id) > LONGEST_ID:
-            said = f"the id of a job may have {LONGEST_ID} characters; this one has {len(job_id)}"
-            raise UsageError(f"{self.task or self.name}: {said}")
+            message = (
+                f"the id of a job may have {LONGEST_ID} characters; this one has {len(job_id)}"
+            )
+            raise UsageError(f"{self.task or self.name}: {message}")
         return ClaimRequest(key, self.options.claim, None, self.name, job_id)
 
     def run_request(self, job: Job) -> ClaimRequest | None:

@@ -60,12 +60,12 @@ def unique(
         UsageError: An option is invalid, a field is missing, or another function has the same
             `unique(…)` without `{task}`.
     """
-    made = TransactionOptions(**options)
+    settings = TransactionOptions(**options)
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         name = f"{function.__module__}.{function.__qualname__}"
-        jobs = UniqueJobs(dibs, UniqueKey(template, function, made, name))
-        if made.within is not None and inspect.iscoroutinefunction(function):
+        jobs = UniqueJobs(dibs, UniqueKey(template, function, settings, name))
+        if settings.within is not None and inspect.iscoroutinefunction(function):
             raise UsageError(f"{name}: within= of a Dibs needs a plain function")
         guarded: Any = (
             _async_guarded(function, jobs)
@@ -143,7 +143,7 @@ def _now(like: datetime) -> datetime:
 
 
 def _jobs_of(job: Any) -> UniqueJobs | None:
-    """What was said about the function of *job*; None: nothing, or it is not known here."""
+    """The options of the function of *job*; None: it has none, or is not known here."""
     if (known := getattr(job, "dibs_jobs", None)) is not None:
         return known
     try:

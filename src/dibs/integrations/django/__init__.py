@@ -463,11 +463,11 @@ def _end_when_rendered(
 
     def rendered() -> Any:
         try:
-            made = render()
+            page = render()
         except BaseException:
             fail()
             raise
-        return made
+        return page
 
     response.render = rendered
     response.add_post_render_callback(lambda _: end())
@@ -532,11 +532,11 @@ def _page(page: Any, refusal: Response) -> HttpResponseBase:
 
 
 def _response(response: Response) -> HttpResponse:
-    made = HttpResponse(response.body, status=response.status)
-    del made["Content-Type"]
+    answer = HttpResponse(response.body, status=response.status)
+    del answer["Content-Type"]
     for name, value in response.headers:
-        made[name] = value
-    return made
+        answer[name] = value
+    return answer
 
 
 # ---- settings

@@ -26,8 +26,8 @@ class _Atomic:
         self._durable = durable
 
     def __call__(self) -> AbstractContextManager[None]:
-        made: Any = transaction.atomic(using=self._using, durable=self._durable)
-        return made
+        manager: Any = transaction.atomic(using=self._using, durable=self._durable)
+        return manager
 
 
 def atomic(

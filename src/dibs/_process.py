@@ -141,7 +141,7 @@ def _text(key: bytes) -> str:
 # ---- other processes
 
 
-def alive(holder: str | None) -> Literal["running", "ended", "unknown"]:
+def alive(holder: str | None) -> Literal["running", "stopped", "ended", "unknown"]:
     """Whether the process of *holder* exists, as far as this machine can tell."""
     host, _, pid = (holder or "").rpartition(":")
     if host != gethostname() or not (pid.isdecimal() and 0 < int(pid) < 2**31):
@@ -151,5 +151,15 @@ def alive(holder: str | None) -> Literal["running", "ended", "unknown"]:
     except ProcessLookupError:
         return "ended"
     except OSError:  # another user's
+        pass
+    return _state_of(pid)
+
+
+def _state_of(pid: str) -> Literal["running", "stopped", "ended"]:
+    """The state of an existing process, as Linux says; elsewhere it is running."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            state = file.read().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
         return "running"
-    return "running"
+    return "stopped" if state in "Tt" else "ended" if state in "ZX" else "running"

@@ -163,8 +163,6 @@ class AsyncDibs(AsyncCaching):
             name = public_name(key)  # once for all events
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
         if token is not None:
-            if chosen.limit is not None:
-                raise UsageError("a lease with limit= cannot be continued by a token")
             return self._new_hold(self._leases, call, secret=secret_in("hold", token))
         return self._new_hold(self._leases, call)
 

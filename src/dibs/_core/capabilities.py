@@ -20,6 +20,7 @@ SCRIPTS = (
     "hold_permit",
     "hold_permit_extend",
     "hold_permit_peek",
+    "hold_permit_resume",
     "cache_lock",
     "cache_put",
     "cache_store",

@@ -16,6 +16,7 @@ from .request import SIZE, ErrorReply, Reply, Request, pack
 
 FENCE_LIFE = 3600.0
 """How long a fence counter outlives its lease, in seconds."""
+_FENCE_MS = int(FENCE_LIFE * 1000)
 
 
 class Holding(NamedTuple):
@@ -178,7 +179,7 @@ def fenced_request(key: bytes, prefix: bytes, token: bytes, ttl_ms: int) -> Requ
 
     *prefix*: what the key that counts them begins with.
     """
-    life_ms = int(FENCE_LIFE * 1000)
+    life_ms = _FENCE_MS
     fence_key = companion_key(prefix, key)
     script = run_script("hold_acquire_fenced", [key, fence_key], token, ttl_ms, life_ms)
     return Request(script + pack("PTTL", key), 2, key)
@@ -421,7 +422,7 @@ def permit_request(call: HoldCall, token: bytes) -> Request:
     limit = options.limit or 1
     if options.fence_prefix is not None:
         keys = [key, companion_key(options.fence_prefix, key), fences_key(options, key)]
-        words = (token, options.ttl_ms, limit, int(FENCE_LIFE * 1000))
+        words = (token, options.ttl_ms, limit, _FENCE_MS)
         return Request(run_script("hold_permit", keys, *words) + pack("PTTL", key), 2, key)
     size = SIZE[len(key)]
     head, tail = _around(options.ttl_ms, limit)
@@ -579,10 +580,12 @@ def lend(lease: LeaseState, verb: Verb) -> str:
 
 def resume_request(key: bytes, options: HoldOptions, secret: bytes, token: bytes) -> Request:
     """Continue what *secret* was made for, under *token*, if the key still has that secret."""
+    if options.limit is not None:
+        return _take_permit(key, options, secret, token)
     new, holder, _ = parts_of(token)
     keys, life_ms = [key], 0
     if options.fence_prefix is not None:
-        keys, life_ms = [key, companion_key(options.fence_prefix, key)], int(FENCE_LIFE * 1000)
+        keys, life_ms = [key, companion_key(options.fence_prefix, key)], _FENCE_MS
     words = (secret, new, holder or b"", options.ttl_ms, life_ms)
     return Request(run_script("hold_resume", keys, *words), 1, key)
 
@@ -590,8 +593,42 @@ def resume_request(key: bytes, options: HoldOptions, secret: bytes, token: bytes
 def hand_back_request(key: bytes, options: HoldOptions, secret: bytes, token: bytes) -> Request:
     """Undo a `resume_request` whose outcome is not known: *secret* can be continued again."""
     new, holder, _ = parts_of(token)
+    if options.limit is not None:
+        words = (new, detached_permit(secret), b"", options.ttl_ms, 0, b"undo")
+        return Request(run_whole_script("hold_permit_resume", [key], *words), 1, key, math.inf)
     words = (new, secret, holder or b"", options.ttl_ms, 0, b"undo")
     return Request(run_whole_script("hold_resume", [key], *words), 1, key, math.inf)
+
+
+_DETACHED = b"detached"
+"""In place of the holder of a permit that was handed over, so that a secret is all of its token."""
+
+
+def give_permit_request(lease: LeaseState, secret: bytes, ttl_ms: int, until: float) -> Request:
+    """Let *secret* continue a permit, for *ttl_ms*: see `read_resume`."""
+    key, words = lease.call.key, (lease.token, secret, _DETACHED, ttl_ms, 0, b"give")
+    return Request(run_whole_script("hold_permit_resume", [key], *words), 1, key, until)
+
+
+def keep_permit_request(lease: LeaseState, secret: bytes) -> Request:
+    """Undo a `give_permit_request` whose outcome is not known."""
+    key, ttl_ms = lease.call.key, lease.call.options.ttl_ms
+    words = (secret, lease.token, b"", ttl_ms, 0, b"undo")
+    return Request(run_whole_script("hold_permit_resume", [key], *words), 1, key, lease.deadline)
+
+
+def detached_permit(secret: bytes) -> bytes:
+    """The token of a permit that *secret* continues."""
+    return secret + b"@" + _DETACHED
+
+
+def _take_permit(key: bytes, options: HoldOptions, secret: bytes, token: bytes) -> Request:
+    new, holder, _ = parts_of(token)
+    keys, life_ms, prefix = [key], 0, options.fence_prefix
+    if prefix is not None:
+        keys, life_ms = [key, companion_key(prefix, key), fences_key(options, key)], _FENCE_MS
+    words = (detached_permit(secret), new, holder or b"", options.ttl_ms, life_ms, b"take")
+    return Request(run_script("hold_permit_resume", keys, *words), 1, key)
 
 
 def settle_request(key: bytes, secret: bytes, token: bytes, ms: int) -> Request:

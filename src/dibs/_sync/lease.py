@@ -18,8 +18,11 @@ from .._core.lease import (
     Holding,
     LeaseState,
     Verb,
+    detached_permit,
     extend_request,
+    give_permit_request,
     hand_back_request,
+    keep_permit_request,
     lend,
     read_resume,
     resume_request,
@@ -57,11 +60,10 @@ def detach_lease(leases: Leases, lease: LeaseState, verb: Verb, ttl: float) -> s
         raise UsageError(f"this {verb} has ended; detach it before it ends")
     if lease.is_lost_at(monotonic()):
         raise lost_error(lease)
-    if lease.call.options.limit is not None:
-        raise UsageError("a lease with limit= cannot be detached")
     secret = UNGUARDED
     if lease.guarded:
-        secret = _hand_over(leases, lease, ttl)
+        is_permit = lease.call.options.limit is not None
+        secret = (_give_permit if is_permit else _hand_over)(leases, lease, ttl)
     held = leases.drop(lease)
     lease.is_detached = True
     leases.waiters.wake_next(lease.call.key)
@@ -83,6 +85,32 @@ def _hand_over(leases: Leases, lease: LeaseState, ttl: float) -> bytes:
         if call.options.on_outage == "closed":
             raise Unavailable(outage.cause, call.name) from None
     return secret_of(token)
+
+
+def _give_permit(leases: Leases, lease: LeaseState, ttl: float) -> bytes:
+    """The same for a permit."""
+    call, secret = lease.call, secret_of(leases.new_token())
+    is_closed = call.options.on_outage == "closed"
+    until = 0.0 if is_closed else lease.deadline
+    try:
+        now, _ = leases.store.opened()
+        request = give_permit_request(lease, secret, milliseconds(ttl), until)
+        outcome = read_resume(leases.store.ask(request, now), call.options)
+    except Outage as outage:
+        leases.events.emit("outage", call.name, cause=outage.cause)
+        if is_closed:
+            leases.store.transport.post(keep_permit_request(lease, secret))
+            raise Unavailable(outage.cause, call.name) from None
+    except DibsError:
+        raise
+    except BaseException:  # cancelled: it stays ours
+        leases.store.transport.post(keep_permit_request(lease, secret))
+        raise
+    else:
+        if isinstance(outcome, HeldElsewhere):
+            raise lost_error(lease)
+    lease.token = detached_permit(secret)
+    return secret
 
 
 def _let_go(leases: Leases, lease: LeaseState, verb: Verb, ttl: float) -> str:
@@ -130,7 +158,7 @@ def resume(leases: Leases, call: HoldCall, secret: bytes) -> LeaseState | HeldEl
         return leases.unguarded(call, token, now, _NOT_GUARDED)
     try:
         now, engine = store.opened()
-        must_allow(engine, "renew")
+        must_allow(engine, "renew" if call.options.limit is None else "limit")
         replies = store.ask(resume_request(call.key, call.options, secret, token), now)
     except Outage as outage:
         if outage.sent:

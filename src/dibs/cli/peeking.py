@@ -3,10 +3,10 @@
 import argparse
 
 from .._interface import printable
-from .._wording import as_object, elsewhere_line, facts, is_new_schedule, meaning
+from .._wording import as_object, facts, is_new_schedule, meaning
 from .connecting import add_key, connected, find_key
 from .terminal import default_terminal
-from .why import elsewhere, nowhere
+from .why import elsewhere, not_here, nowhere
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,8 +25,7 @@ def run(args: argparse.Namespace) -> int:
         names = [each.place.namespace for each in others]
         terminal.json({"found": entry is not None, "entry": shown, "elsewhere": names})
     elif others:
-        place = f"{printable(args.key)}: nothing in namespace {args.namespace!r}"
-        terminal.line(" ".join([f"{place}.", *[elsewhere_line(each) for each in others]]))
+        terminal.line(not_here(args, others))
     elif entry is None:
         terminal.line(nowhere(args))
     else:

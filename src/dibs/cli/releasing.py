@@ -1,12 +1,14 @@
 """`dibs release`: free a key that is stuck."""
 
 import argparse
+from collections.abc import Sequence
 
 from .._interface import KeyInfo, ReleaseOutcome, inspector, printable
-from .._wording import facts, risk
+from .._wording import Facts, facts, risk
 from ..errors import UsageError
 from .connecting import add_server, connected, find_key
 from .terminal import Terminal, can_ask, default_terminal
+from .why import elsewhere, not_here
 
 _SAID: dict[ReleaseOutcome, str] = {
     "released": "released",
@@ -35,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     with connected(args) as dibs:
         key, entry = find_key(dibs, args.key)
         if entry is None:
-            return _report(terminal, args, "free")
+            return _report(terminal, args, "free", elsewhere(dibs, args.namespace, args.key))
         look = inspector(dibs)
         if entry.token_hint is None and not entry.permits:
             look.release_whatever(key, "")  # UsageError: it is never held
@@ -77,9 +79,16 @@ def _agrees(terminal: Terminal, typed: str, entry: KeyInfo) -> bool:
     return terminal.confirm("Release it?")
 
 
-def _report(terminal: Terminal, args: argparse.Namespace, outcome: ReleaseOutcome) -> int:
+def _report(
+    terminal: Terminal,
+    args: argparse.Namespace,
+    outcome: ReleaseOutcome,
+    others: Sequence[Facts] = (),
+) -> int:
     if args.json:
         terminal.json({"released": outcome == "released", "outcome": outcome})
+    elif others:
+        terminal.line(not_here(args, others))
     else:
         terminal.line(f"{printable(args.key)}: {_SAID[outcome]}")
     return 0 if outcome == "released" else 1

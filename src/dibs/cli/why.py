@@ -1,6 +1,7 @@
 """`dibs why`: where a key is, who has it, whether that process lives, and what can be done."""
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .. import Dibs
@@ -56,9 +57,14 @@ def nowhere(args: argparse.Namespace) -> str:
     """There is no such key, as far as was looked."""
     if is_shortened(args.key):
         return f"{_asked(args)}: nothing there; a shortened key is looked for in one namespace"
-    return (
-        f"{printable(args.key)}: not held; the key does not exist, in any namespace of this server"
-    )
+    text = "not held; the key does not exist, in any namespace of this server"
+    return f"{printable(args.key)}: {text} (`dibs ls` lists the keys)"
+
+
+def not_here(args: argparse.Namespace, others: Sequence[Facts]) -> str:
+    """It is not in the namespace that was named, but in that of each of *others*."""
+    text = f"{printable(args.key)}: nothing in namespace {args.namespace!r}."
+    return " ".join([text, *[elsewhere_line(each) for each in others]])
 
 
 def _asked(args: argparse.Namespace) -> str:

@@ -40,10 +40,14 @@ MOST_TEXTS = 16
 """Texts that viewers look for at the same time; each is looked for in every key."""
 ROWS_WANTED_FOR = 60.0
 """Seconds for which a text is looked for after its last viewer."""
-MOST_KEYS = 300_000
+MOST_KEYS = 10_000_000
 """Keys that one sweep looks at."""
+MOST_NAMES = 300_000
+"""Keys of a sweep that are remembered, about 30 MB; of those behind them, one that SCAN names twice
+is counted twice."""
 TOO_OLD = 120.0
-"""Seconds after which a complete sweep is worth less than the beginning of the next one."""
+"""Seconds after which a complete sweep is worth less than the beginning of the next one, unless
+that takes longer than a third of them."""
 PAGE = 50
 """Rows on one page."""
 
@@ -169,13 +173,19 @@ class Sweep:
         name = hash(entry.key)
         if name in self._names:
             return
-        self._names.add(name)
+        if len(self._names) < MOST_NAMES:
+            self._names.add(name)
         group, row = _GROUP_OF[entry.kind], SurveyRow(entry, now)
         self.counts[group] += 1
         self._rows.add(group, row)
         for search, rows in self.found.items():
             if row.has(search.text, keys=search.keys):
                 rows.add(group, row)
+
+    @property
+    def is_whole(self) -> bool:
+        """True: what was not found in it is not there."""
+        return self.ended is not None and not self.is_cut and not self.unreachable
 
     def rows(self, search: Search | None) -> Rows | None:
         """All rows, or those with a text. None: it was not looked for."""
@@ -234,6 +244,13 @@ class Survey:
         """The last complete sweep; before there is one, what was read so far."""
         return self.last or self.current
 
+    def shown_for(self, search: Search | None) -> Sweep | None:
+        """The same; for a text that the last one has not looked for, what was found so far."""
+        shown, current = self.shown, self.current
+        if search is None or shown is None or search in shown.found:
+            return shown
+        return current if current is not None and search in current.found else shown
+
     def is_due(self, now: float, pause: float) -> bool:
         """Whether a sweep is under way, or the next one should begin."""
         if self._is_old or self.current is not None or self.last is None or self.last.ended is None:
@@ -258,8 +275,10 @@ class Survey:
         if sweep is None:  # it was given up meanwhile: something has changed
             return False
         sweep.add(page, now)
-        if self.last is not None and now - (self.last.ended or now) > TOO_OLD:
-            self.last = None
+        if self.last is not None and self.last.ended is not None:
+            took = self.last.ended - self.last.began
+            if now - self.last.ended > max(TOO_OLD, 3 * took):
+                self.last = None
         self.cursor = page.cursor
         sweep.is_cut = page.cursor is not None and sweep.looked >= MOST_KEYS
         if page.cursor is not None and not sweep.is_cut:
@@ -317,7 +336,6 @@ def page_of(
     """The rows of a view. *keys*: whole keys and notes. *release*: what a release compares."""
     search = search_of(view, keys=keys)
     found = sweep.rows(search)
-    is_whole = found is not None
     rows = (found or Rows()).sorted(view.group, view.order)
     if search is not None and found is None:  # until it was looked for in every key
         every = sweep.rows(None) or Rows()
@@ -330,7 +348,8 @@ def page_of(
     return {
         "group": view.group, "order": view.order, "text": view.text, "page": number,
         "pages": pages, "matching": found.counts[view.group] if found else len(rows),
-        "listed": len(rows), "searched": is_whole,
+        "listed": len(rows),
+        "searched": search is None or (found is not None and sweep.is_whole),
         "rows": [_facts(row, now, keys=keys, release=release) for row in shown],
     }  # fmt: skip
 
@@ -438,12 +457,13 @@ def _server(survey: Survey, view: SurveyView, rights: Rights, now: float) -> dic
     sweep, search = survey.shown, search_of(view, keys=rights.keys)
     if search is not None:
         survey.want(search, now)
+    searched = survey.shown_for(search)
     return {
         "failure": survey.failure,
         "failing": None if survey.failure is None else now - survey.failed_at,
         "sweep": None if sweep is None else _sweep(survey, sweep, now),
-        "view": None if sweep is None else page_of(
-            sweep, view, now, keys=rights.keys, release=rights.release
+        "view": None if searched is None else page_of(
+            searched, view, now, keys=rights.keys, release=rights.release
         ),
         "nodes": [_node(each) for each in survey.facts],
         "facts_took": survey.facts_took,

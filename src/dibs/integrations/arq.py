@@ -10,6 +10,7 @@
 
 import asyncio
 import functools
+import inspect
 import json
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -21,7 +22,7 @@ from . import needs
 
 with needs("arq"):
     from arq import ArqRedis, Retry
-    from arq.constants import default_queue_name
+    from arq.constants import default_queue_name, retry_key_prefix
     from arq.jobs import Job as ArqJob
     from arq.jobs import JobResult, JobStatus
     from arq.worker import Function, Worker
@@ -29,7 +30,7 @@ with needs("arq"):
 from .. import AsyncDibs, Duplicate, UsageError
 from .._interface import KeyInfo
 from ._async.jobs import AsyncUniqueJobs
-from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions, without_parameters
+from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions, is_turn, without_parameters
 
 __all__ = ["enqueue_job", "unique"]
 
@@ -116,9 +117,10 @@ async def enqueue_job(
     queueing = jobs.queueing(key, job_id, delay, functools.partial(_can_run, pool))
     async with AsyncExitStack() as stack:
         try:
-            token = await stack.enter_async_context(queueing)
+            token, key = await stack.enter_async_context(queueing)
         except Duplicate as error:
-            return _there(error, pool, kwargs)
+            answer = jobs.answer(error, args, sent, functools.partial(_existing, pool, kwargs))
+            return await answer if inspect.isawaitable(answer) else answer
         claim = _Claim(token, key, kwargs.get("_queue_name") or pool.default_queue_name)
         await _keep(pool, claim_id, claim, jobs.in_queue(delay))
         enqueue: Any = pool.enqueue_job
@@ -128,12 +130,10 @@ async def enqueue_job(
         return job
 
 
-def _there(error: Duplicate, pool: ArqRedis, options: dict[str, Any]) -> ArqJob:
-    """The job that has the key. Duplicate: it is not known."""
-    if error.note is None:
-        raise error
+def _existing(pool: ArqRedis, options: dict[str, Any], job_id: str) -> ArqJob:
+    """The job that has the key."""
     queue = options.get("_queue_name") or pool.default_queue_name
-    return ArqJob(error.note, pool, queue, pool.job_deserializer)
+    return ArqJob(job_id, pool, queue, pool.job_deserializer)
 
 
 async def _can_run(pool: ArqRedis, entry: KeyInfo) -> bool:
@@ -171,16 +171,21 @@ def _guarded(function: Callable[..., Any], jobs: AsyncUniqueJobs) -> Callable[..
         claim_id = claim_id or ctx["job_id"]
         claim = await _kept(ctx["redis"], claim_id)
         claim = claim or _Claim(token, key or jobs.key_of(args, kwargs))
+        job = Job(ctx["job_id"], claim.token)
         try:
-            run = await jobs.start(claim.key, Job(ctx["job_id"], claim.token))
-        except Duplicate:
-            return None
+            run = await jobs.start(claim.key, job)
+        except Duplicate as error:
+            if not is_turn(error):
+                return None
+            # It has not run: this try does not count.
+            await ctx["redis"].decr(retry_key_prefix + job.id)
+            raise Retry(await jobs.comes_again_in(error, job)) from None
         async with run:
             try:
                 return await function(ctx, *args, **kwargs)
             except Retry as again:
                 delay = (again.defer_score or 0) / 1000
-                claim = claim._replace(token=run.hand_on(delay))
+                claim = claim._replace(token=run.hand_on(delay), key=run.key)
                 await _keep(ctx["redis"], claim_id, claim, jobs.in_queue(delay))
                 raise
 

@@ -30,6 +30,9 @@ TOKEN, KEY, SENDING = "dibs_token", "dibs_key", "dibs_sending"
 """The options of a message that have the token, the key (arguments that were encoded may give
 another one) and, in a retry, the sending."""
 
+DUPLICATE_OF = "dibs_duplicate_of"
+"""The option of a message of a group or a pipeline that is sent only to be counted."""
+
 
 def unique(
     dibs: Dibs, template: str, **options: Unpack[TransactionKeywords]
@@ -81,13 +84,14 @@ class _UniqueActor(Actor[Any, Any]):
         queueing = self.dibs_jobs.queueing(key, message.message_id, (delay or 0) / 1000)
         with ExitStack() as stack:
             try:
-                token = stack.enter_context(queueing)
+                sending = stack.enter_context(queueing)
             except Duplicate as error:
-                if error.note is None:
-                    raise
-                return message.copy(message_id=error.note)
+                return self.dibs_jobs.answer(
+                    error, args, kwargs or {}, lambda first: message.copy(message_id=first)
+                )
             broker: Any = self.broker
-            return broker.enqueue(message.copy(options={TOKEN: token, KEY: key}), delay=delay)
+            claimed = {TOKEN: sending.token, KEY: sending.key}
+            return broker.enqueue(message.copy(options=claimed), delay=delay)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """In a worker, guarded. An actor that is called as a function is not."""
@@ -95,6 +99,9 @@ class _UniqueActor(Actor[Any, Any]):
         if message is None:
             return super().__call__(*args, **kwargs)
         options = message.options
+        if DUPLICATE_OF in options:
+            self.dibs_runs.refused()
+            raise SkipMessage(f"not run: a duplicate of {options[DUPLICATE_OF]}")
         job = Job(
             message.message_id, options.get(TOKEN), options.get("retries", 0),
             sent_by=options.get(SENDING),
@@ -139,6 +146,8 @@ class _Here(threading.local):
     """Another message is in the way of this one."""
     is_sending = False
     """The run is being sent once more."""
+    queueing: tuple[str, Any] | None = None
+    """The id of a message that is being sent by something else than its actor, and its claim."""
 
 
 class _Runs(Middleware):
@@ -181,11 +190,35 @@ class _Runs(Middleware):
         run = self._here.run
         if run is not None and run.job_id == message.message_id:
             message.options[TOKEN] = run.hand_on((delay or 0) / 1000)
-            message.options[SENDING] = run.sending
+            message.options[SENDING], message.options[KEY] = run.sending, run.key
             self._here.is_sending = True
+        elif not {TOKEN, KEY, DUPLICATE_OF}.intersection(message.options):
+            actor = broker.actors.get(message.actor_name)
+            if isinstance(actor, _UniqueActor):
+                self._claim(actor, message, delay)
+
+    def _claim(self, actor: _UniqueActor, message: Any, delay: int | None) -> None:
+        """Claim for a message of a group or a pipeline, or one that was enqueued by hand.
+
+        A duplicate is sent all the same, to be skipped: a group waits for each of its messages.
+        """
+        key, job_id = actor.key_of(message), message.message_id
+        queueing = actor.dibs_jobs.queueing(key, job_id, (delay or 0) / 1000)
+        try:
+            sending = queueing.__enter__()
+        except Duplicate as error:
+            if error.note != job_id:  # else it is an earlier delivery of it
+                message.options[DUPLICATE_OF] = error.note or "?"
+            return
+        message.options[TOKEN], message.options[KEY] = sending
+        self._here.queueing = (job_id, queueing)
 
     def after_enqueue(self, broker: Any, message: Any, delay: int | None) -> None:
         self._here.is_sending = False
+        job_id, queueing = self._here.queueing or (None, None)
+        if queueing is not None and job_id == message.message_id:
+            self._here.queueing = None
+            queueing.__exit__(None, None, None)
 
     def after_process_message(
         self,

@@ -35,7 +35,15 @@ with needs("taskiq"):
 
 from .. import AsyncDibs, Duplicate
 from ._async.jobs import AsyncRun, AsyncUniqueJobs
-from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions, without_parameters
+from ._unique import (
+    TURN_WITHIN,
+    Job,
+    UniqueKey,
+    UniqueKeywords,
+    UniqueOptions,
+    is_turn,
+    without_parameters,
+)
 
 __all__ = ["unique"]
 
@@ -102,15 +110,17 @@ class _UniqueKicker(AsyncKicker[..., Any]):
         async with AsyncExitStack() as stack:
             try:
                 queueing = self.dibs_jobs.queueing(key, task_id, _delay(self.labels))
-                token = await stack.enter_async_context(queueing)
+                sending = await stack.enter_async_context(queueing)
             except Duplicate as error:
-                if error.note is None:
-                    raise
-                return AsyncTaskiqTask(error.note, self.broker.result_backend, self.return_type)
+                answer = self.dibs_jobs.answer(error, args, kwargs, self._existing)
+                return await answer if inspect.isawaitable(answer) else answer
             # Another one: a kicker can be used for several tasks, and labels may be the task's own.
-            labels = {**self.labels, TOKEN: token, KEY: key}
+            labels = {**self.labels, TOKEN: sending.token, KEY: sending.key}
             kicker = AsyncKicker[..., Any](self.task_name, self.broker, labels, self.return_type)
             return await kicker.with_task_id(task_id).kiq(*args, **kwargs)
+
+    def _existing(self, task_id: str) -> AsyncTaskiqTask[Any]:
+        return AsyncTaskiqTask(task_id, self.broker.result_backend, self.return_type)
 
 
 def _delay(labels: dict[str, Any]) -> float:
@@ -167,7 +177,7 @@ class _Runs(TaskiqMiddleware):
         for run in list(self._running.values()):
             if run.job_id == message.task_id:
                 message.labels[TOKEN] = run.hand_on(_delay(message.labels)) or ""
-                message.labels[SENDING] = run.sending
+                message.labels[SENDING], message.labels[KEY] = run.sending, run.key
                 self._sending.add(run.job_id)
         return message
 
@@ -238,7 +248,8 @@ async def _started(jobs: AsyncUniqueJobs, context: Context) -> AsyncRun:
     message, broker = context.message, context.broker
     labels = message.labels
     attempt = f"{labels.get('_retries', 0)}.{labels.get('X-Taskiq-requeue', 0)}"
-    job = Job(message.task_id, labels.get(TOKEN) or None, attempt, sent_by=labels.get(SENDING))
+    token, sending = labels.get(TOKEN) or None, labels.get(SENDING)
+    job = Job(message.task_id, token, attempt, sent_by=sending, patience=TURN_WITHIN)
     try:
         key = labels.get(KEY) or jobs.key_of(tuple(message.args), message.kwargs)
         return await jobs.start(key, job)
@@ -246,7 +257,8 @@ async def _started(jobs: AsyncUniqueJobs, context: Context) -> AsyncRun:
         delay = await jobs.comes_again_in(error, job)
         if delay is not None:
             # Most brokers have no delay. It is not acknowledged before it was sent once more.
-            await asyncio.sleep(delay)
+            if not is_turn(error):  # for which it has waited
+                await asyncio.sleep(delay)
             await broker.kick(broker.formatter.dumps(message))
         elif error.key != job.run_key:  # a caller may wait for it
             result = TaskiqResult[Any](

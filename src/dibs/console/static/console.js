@@ -2,7 +2,7 @@
 
 import { $, clock, write } from "./dom.js";
 import { drawFacts } from "./facts.js";
-import { drawProcess } from "./process.js";
+import { drawProcess, letListsScroll } from "./process.js";
 import { drawServer, onView, tickServer, view } from "./server.js";
 
 const POLL = 2000;
@@ -105,6 +105,7 @@ function turn(focus) {
     else link.removeAttribute("aria-current");
   }
   document.title = `dibs – ${$(`${name}-title`).textContent}`;
+  letListsScroll();
   if (focus) $(`${name}-title`).focus();
 }
 

@@ -13,6 +13,7 @@ export function drawProcess(process, at) {
   lines($("loading"), process.loading, process.load_count, "Nothing is being loaded.", (each) => [each, ""]);
   drawHolds(process.templates);
   drawCaches(process.templates);
+  letListsScroll();
 }
 
 // ---- tiles
@@ -76,7 +77,11 @@ function lines(list, items, count, none, say) {
     write(list.children[place].children[0], key);
     write(list.children[place].children[1], fact);
   });
-  list.tabIndex = list.scrollHeight > list.clientHeight ? 0 : -1; // scrolled with the arrow keys
+}
+
+// What is longer than its place is scrolled with the arrow keys. A page that is hidden has no places.
+export function letListsScroll() {
+  for (const list of document.querySelectorAll(".lines")) list.tabIndex = list.scrollHeight > list.clientHeight ? 0 : -1;
 }
 
 // ---- figures

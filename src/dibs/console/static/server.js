@@ -68,7 +68,7 @@ export function drawServer(state) {
   write($("as-of"), asOf(sweep, page, state.namespace));
   if (page.group !== wanted.group || page.order !== wanted.order || page.text !== wanted.text) return;
   wanted.page = page.page;
-  drawRows(page);
+  drawRows(page, sweep);
   drawPager(page);
 }
 
@@ -78,12 +78,12 @@ function asOf(sweep, page, namespace) {
   const parts = [`All ${where}, of every process: ${read}.`];
   if (sweep.cut) parts.push("There are more keys than one reading looks at.");
   if (sweep.unreachable.length) parts.push(`Not read, because they do not answer: ${sweep.unreachable.join(", ")}.`);
-  if (!page.searched) parts.push("Looking through all of them …");
+  if (!page.searched && !sweep.cut) parts.push(`Looking through all of them${sweep.reading ? `: ${number(sweep.reading)} so far` : ""} …`);
   if (page.listed < page.matching) parts.push(`The first ${number(page.listed)} of ${number(page.matching)} ${GROUPS[page.group][1]} are listed, in this order.`);
   return parts.join(" ");
 }
 
-function drawRows(page) {
+function drawRows(page, sweep) {
   const ids = new Set(page.rows.map((row) => row.id));
   for (const [id, row] of drawn) {
     if (!ids.has(id)) {
@@ -100,7 +100,7 @@ function drawRows(page) {
   $("table").classList.toggle("no-age", page.rows.every((row) => row.age === null));
   $("table").hidden = page.rows.length === 0;
   $("empty").hidden = page.rows.length > 0;
-  write($("empty"), page.text ? page.searched ? `Nothing contains “${page.text}”.` : `Looking for “${page.text}” …` : GROUPS[page.group][2]);
+  write($("empty"), page.text ? page.searched ? `Nothing contains “${page.text}”.` : sweep.cut || sweep.unreachable.length ? `Nothing that was read contains “${page.text}”.` : `Looking for “${page.text}” …` : GROUPS[page.group][2]);
   tickServer();
 }
 

@@ -58,7 +58,7 @@ def nowhere(args: argparse.Namespace) -> str:
     if is_shortened(args.key):
         return f"{_asked(args)}: nothing there; a shortened key is looked for in one namespace"
     text = "not held; the key does not exist, in any namespace of this server"
-    return f"{printable(args.key)}: {text} (`dibs ls` lists the keys)"
+    return f"{printable(args.key)}: {text} (`dibs ls` lists those that do)"
 
 
 def not_here(args: argparse.Namespace, others: Sequence[Facts]) -> str:

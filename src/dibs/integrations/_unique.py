@@ -274,9 +274,9 @@ class UniqueKey:
     def answer(
         self, error: Duplicate, args: Any, kwargs: Any, existing: Callable[[str], Any]
     ) -> Any:
-        """What a caller gets who enqueues a duplicate. *existing*: returns the job with an id.
+        """What the caller who enqueues a duplicate gets. *existing*: the job with an id.
 
-        Duplicate: the caller wants the error, or the existing job is not known.
+        Duplicate: the caller asked for it, or the existing job is not known.
         """
         if self._answer is not None:
             return self._answer(error, tuple(args), dict(kwargs))
@@ -396,10 +396,9 @@ def is_turn(error: Duplicate) -> bool:
 
 
 def turn_after(age: float | None) -> float:
-    """When to send a job once more that waits for its turn, in seconds.
+    """How soon a job that waits for its turn is sent again, in seconds.
 
-    *age*: how long the other one has been running: what ran for an hour is not asked for every
-    second.
+    The longer the other one has been running (*age*), the less often.
     """
     return min(max((age or 0.0) / 2, AGAIN_AFTER), AGAIN_WITHIN)
 

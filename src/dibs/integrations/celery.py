@@ -200,7 +200,7 @@ class _UniqueTask(Task):
     ) -> Any:
         """What the caller gets instead of another task.
 
-        Duplicate: the caller wants the error, or the existing task is not known.
+        Duplicate: the caller asked for it, or the existing task is not known.
         """
         if task_id is not None and task_id != error.note:
             self._fail(error, task_id, _awaited(task_id, options))

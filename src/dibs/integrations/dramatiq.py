@@ -198,7 +198,7 @@ class _Runs(Middleware):
                 self._claim(actor, message, delay)
 
     def _claim(self, actor: _UniqueActor, message: Any, delay: int | None) -> None:
-        """Claim for a message of a group or a pipeline, or one that was enqueued by hand.
+        """Claim the key of a message of a group or a pipeline, or enqueued by hand.
 
         A duplicate is sent all the same, to be skipped: a group waits for each of its messages.
         """

@@ -92,8 +92,7 @@ def unique(
 class UniqueQueue(Queue):
     """A queue that refuses a job whose function is `unique` and whose key is taken.
 
-    `enqueue`, `enqueue_many`, `enqueue_at` and `enqueue_in` return the existing job for a
-    duplicate.
+    `enqueue`, `enqueue_many`, `enqueue_at` and `enqueue_in` of a duplicate return the existing job.
     """
 
     def create_job(self, func: Any, *args: Any, **kwargs: Any) -> Any:

@@ -42,6 +42,8 @@ class Broker:
         self._world = world
         self._queue: list[tuple[float, int, Message]] = []
         self._sent = 0
+        self._deliveries: set[int] = set()
+        """Those that were not acknowledged."""
 
     def send(self, message: Message, delay: float = 0.0) -> None:
         """Have *message* delivered after *delay*."""
@@ -49,17 +51,24 @@ class Broker:
         self._queue.append((CLOCK.now + delay, self._sent, message))
         self._queue.sort()
 
-    def take(self, process: Process) -> Message | None:
-        """The next message, for a worker in *process*; None: there is none now."""
+    def take(self, process: Process) -> tuple[int, Message] | None:
+        """The next delivery, for a worker in *process*; None: there is none now."""
         if not self._queue or self._queue[0][0] > CLOCK.now:
             return None
-        message = self._queue.pop(0)[2]
-        self._world.later(_AGAIN, self._check, process, message)
-        return message
+        _, number, message = self._queue.pop(0)
+        self._deliveries.add(number)
+        self._world.later(_AGAIN, self._check, process, number, message)
+        return number, message
 
-    def _check(self, process: Process, message: Message) -> None:
+    def acknowledge(self, number: int) -> None:
+        """A worker is done with a delivery; if it dies now, it may come again all the same."""
+        self._deliveries.discard(number)
+
+    def _check(self, process: Process, number: int, message: Message) -> None:
         if process.is_dead:
             self.send(message)
+        elif number in self._deliveries:
+            self._world.later(_AGAIN, self._check, process, number, message)
 
 
 class Execution:
@@ -117,11 +126,12 @@ class Jobs(Workload):
         jobs = AsyncUniqueJobs(dibs, UniqueKey("job:{number}", work, self.unique))
         producing = process.spawn(self._produce(process, jobs, random))
         while CLOCK.now < _END:
-            message = self.broker.take(process)
-            if message is None:
+            delivery = self.broker.take(process)
+            if delivery is None:
                 await asyncio.sleep(0.05)
             else:
-                await self._handle(process, jobs, message, random)
+                await self._handle(process, jobs, delivery[1], random)
+                self.broker.acknowledge(delivery[0])
         await producing
 
     # ---- producing

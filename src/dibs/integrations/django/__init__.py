@@ -133,8 +133,9 @@ def _guard_within(policy: Policy, view: View, within: TransactionOpener[Any]) ->
 
 
 def _whole(request: Any, response: Any) -> Any:
-    """*response*, with its body before the COMMIT of a transaction around the view: what comes
-    after that may fail, and the claim has to know how it ends.
+    """Render *response* if the view is in a transaction.
+
+    What comes after the COMMIT may fail, and the claim has ended by then.
     """
     return _rendered(request, response) if open_in_django() else response
 

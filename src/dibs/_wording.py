@@ -238,7 +238,7 @@ def meaning(entry: KeyInfo) -> str:
         case "cached":
             return f"Readers get this value; the server keeps it for {left}, stale time included."
         case "lock" if entry.state == "resting":
-            return f"A load has just failed; nobody tries again for {left}."
+            return f"A load has just failed; the next one waits for {left}."
         case "lock":
             return f"A load is under way. If its process has died, another one may load {when}."
         case "foreign" if entry.token_hint is not None:
@@ -261,13 +261,13 @@ def _meaning_of_record(entry: KeyInfo) -> str:
         case "schedule":
             return "The last fire that is over; its age is counted from that fire."
         case "rate":
-            return f"It counts calls; a whole burst is there again in {duration(entry.remaining)}."
+            return f"It counts calls; a whole burst is free again in {duration(entry.remaining)}."
         case "history":
             return "The last fires of a schedule; `dibs why` shows them by the schedule's key."
         case "waiters":
             return "It notes who waits for a key, for people who look."
         case "fence":
-            return "The last fence of a key. Nobody holds anything by it."
+            return "The last fence of a key. It holds nothing."
         case "tag":
             return "The version of a tag; deleting it makes all values with the tag outdated."
         case _ if entry.state == "denied":
@@ -311,7 +311,7 @@ class Place(NamedTuple):
 
     namespace: str
     key: str
-    """Behind the namespace."""
+    """Without the namespace."""
 
 
 def place_of(found: str, typed: str) -> Place:
@@ -424,7 +424,7 @@ def elsewhere_line(found: Facts) -> str:
 
 
 def reason_object(found: Facts, *, whole: bool) -> JsonObject:
-    """The same for programs."""
+    """The reason as an object, for programs."""
     return {
         "namespace": found.place.namespace,
         "elsewhere": found.is_elsewhere,

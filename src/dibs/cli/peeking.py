@@ -4,16 +4,14 @@ import argparse
 
 from .._interface import printable
 from .._wording import as_object, facts, is_new_schedule, meaning
-from .connecting import add_server, add_show_keys, connected, find_key
+from .connecting import add_key, connected, find_key
 from .terminal import default_terminal
 from .why import elsewhere, not_here, nowhere
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command to *parser*."""
-    parser.add_argument("key", help="whole, or as `dibs ls` shortens it")
-    add_show_keys(parser)
-    add_server(parser)
+    add_key(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from .why import elsewhere, not_here
 _SAID: dict[ReleaseOutcome, str] = {
     "released": "released",
     "free": "it was free already; nothing was changed",
-    "other": "somebody else holds it than was said, or it was completed; nothing was changed",
+    "other": "it has another holder by now, or was completed; nothing was changed",
 }
 
 
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("key", help="whole, or as `dibs ls` shortens it")
     how = parser.add_mutually_exclusive_group(required=True)
     how.add_argument("--token", help="free it if this token holds it: lease.token, detach()")
-    how.add_argument("--force", action="store_true", help="free it, whoever holds it")
+    how.add_argument("--force", action="store_true", help="free it, whichever process holds it")
     parser.add_argument(
         "--seen", metavar="HINT", help="with --force: only the holding with this token hint"
     )
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check(args: argparse.Namespace) -> None:
-    """UsageError: there is nobody to ask, or the options do not go together."""
+    """UsageError: there is no terminal to ask at, or the options do not go together."""
     if args.seen is not None and not args.force:
         raise UsageError("--seen goes with --force")
     if not args.yes and not can_ask():

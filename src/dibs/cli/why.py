@@ -17,7 +17,7 @@ from .._wording import (
     place_of,
     reason_object,
 )
-from .connecting import add_server, add_show_keys, connected, find_key
+from .connecting import add_key, connected, find_key
 from .terminal import default_terminal
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ MOST = 5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command to *parser*."""
-    parser.add_argument("key", help="whole, or as `dibs ls` shortens it; in any namespace")
-    add_show_keys(parser)
-    add_server(parser)
+    add_key(parser, "; in any namespace")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,8 +57,8 @@ def nowhere(args: argparse.Namespace) -> str:
     """There is no such key, as far as was looked."""
     if is_shortened(args.key):
         return f"{_asked(args)}: nothing there; a shortened key is looked for in one namespace"
-    said = "nobody holds it; nothing is there, in any namespace of this server"
-    return f"{printable(args.key)}: {said} (`dibs ls` lists what is)"
+    text = "not held; the key does not exist, in any namespace of this server"
+    return f"{printable(args.key)}: {text} (`dibs ls` lists those that do)"
 
 
 def not_here(args: argparse.Namespace, others: Sequence[Facts]) -> str:

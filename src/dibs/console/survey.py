@@ -27,8 +27,13 @@ GROUPS: dict[str, tuple[str, ...]] = {
 """What is shown together."""
 _GROUP_OF = {kind: group for group, kinds in GROUPS.items() for kind in kinds}
 
+COUNT = 200
+"""Keys that the server looks at for one page of a sweep: about 2 ms of this process."""
+FACTS_EVERY = 5.0
+MOST_LOOKED = 20_000
+"""Keys that are looked through for one that is to be released."""
 RELEASED = ("lease", "permits", "claim", "done")
-"""Kinds that can be released here: what dibs itself holds for somebody."""
+"""Kinds that can be released here: those that have a holder."""
 MOST_ROWS = 2_000
 """Rows of each group and order that are kept: the first of all keys. The others are counted."""
 MOST_TEXTS = 16
@@ -101,7 +106,7 @@ class Search(NamedTuple):
     """A text that a viewer looks for. *keys*: in whole keys."""
 
     text: str
-    """Without capitals."""
+    """In small letters."""
     keys: bool
 
 
@@ -115,7 +120,7 @@ class Rows:
         """Where there are enough: the place of the last one, behind which none is kept."""
 
     def add(self, group: str, row: SurveyRow) -> None:
-        """One more."""
+        """Count *row*, and keep it if it is among the first."""
         self.counts[group] += 1
         for order, (key, reverse) in ORDERS.items():
             worst = self._worst.get((group, order))
@@ -200,7 +205,7 @@ class SurveyView(NamedTuple):
     text: str = ""
     """Only rows whose key, as shown, or holder contains it."""
     number: int = 1
-    """Of the page."""
+    """The number of the page."""
 
 
 def view_of(query: dict[str, str]) -> SurveyView:
@@ -299,7 +304,7 @@ class Survey:
         self._is_old = True
 
     def want(self, search: Search, now: float) -> None:
-        """Somebody looks for a text: it is looked for in the sweep that begins next, at once."""
+        """Search for a text in the next sweep, which begins at once."""
         if search not in self._wanted and len(self._wanted) < MOST_TEXTS:
             self.look_again()
         if search in self._wanted or len(self._wanted) < MOST_TEXTS:
@@ -441,7 +446,7 @@ class SharedStates:
         return body
 
     def forget(self) -> None:
-        """Something was changed: the next state is made anew."""
+        """Something was changed: compute the next state again."""
         self._made.clear()
 
 

@@ -9,7 +9,7 @@ export function drawProcess(process, at) {
   drawTiles(process);
   drawOutages(process.outages, at);
   lines($("held"), process.held, process.held_count, "Nothing is held here.", (each) => [each.key, `${each.claim ? "claim" : "lease"}, held for ${long(each.held)}, ${each.renewed ? "renewed" : `${long(each.remaining)} left`}`]);
-  lines($("waiting"), process.waited_for, process.waited_for.length, "Nobody waits.", (each) => [each.key, `${many(each.count, "waiter")}${each.holder ? `; ${each.holder} has it, ${long(each.remaining)} left` : ""}`]);
+  lines($("waiting"), process.waited_for, process.waited_for.length, "There are no waiters.", (each) => [each.key, `${many(each.count, "waiter")}${each.holder ? `; ${each.holder} has it, ${long(each.remaining)} left` : ""}`]);
   lines($("loading"), process.loading, process.load_count, "Nothing is being loaded.", (each) => [each, ""]);
   drawHolds(process.templates);
   drawCaches(process.templates);

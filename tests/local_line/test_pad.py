@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from local_line.pad import look, positions
 
 from dibs.testing import eventually
 
+from .line_samples import MESSAGES
 from .stage import DESK, PHONE, Json, Stage, box, bubble, expect, flex, text, words
 
 pages = pytest.mark.only_on("linux", "darwin")
@@ -85,6 +87,53 @@ def test_json_that_is_no_message(pasted: str) -> None:
     assert looked.refusal and looked.mistakes and not looked.messages
 
 
+ODD: list[Any] = [None, [], {}, "", "x", 0, -1, 1.5, True, [[]], {"type": []}, {"type": "text"}]
+
+
+def oddly(value: Any) -> Iterator[Any]:
+    """*value* with one part of it replaced, for each part and each odd value, or without it."""
+    yield from ODD
+    if isinstance(value, list):
+        for index, part in enumerate(value):
+            for other in oddly(part):
+                yield [*value[:index], other, *value[index + 1 :]]
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            yield {key: each for key, each in value.items() if key != name}
+            for other in oddly(part):
+                yield value | {name: other}
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
+def test_whatever_is_pasted_gets_an_answer(kind: str) -> None:
+    """Taken, or refused with a line; nothing is an error of the server."""
+    for message in oddly(MESSAGES[kind]):
+        looked = look(json.dumps(message))
+        assert bool(looked.messages) != bool(looked.refusal and looked.mistakes), message
+
+
+@pages
+def test_whatever_is_taken_is_drawn(page: Any, stage: Stage) -> None:
+    """Whatever is left out or null in it."""
+    taken = [
+        message
+        for sample in MESSAGES.values()
+        for odd in oddly(sample)
+        for message in look(json.dumps(odd)).messages
+    ]
+    assert len(taken) > 100
+    drawing = """async (messages) => {
+      const { bubble } = await import("./static/chat-bubbles.js");
+      const fails = [];
+      for (const message of messages) {
+        try { bubble({ author: "bot", message, at: 0, id: "1" }, () => {}, {}); }
+        catch (error) { fails.push(`${error}: ${JSON.stringify(message)}`); }
+      }
+      return fails;
+    }"""
+    assert page.evaluate(drawing, taken) == []
+
+
 # ------------------------------------------------------------------------------- the pad
 
 
@@ -136,7 +185,7 @@ def test_what_was_pasted_is_sent_to_the_chat(page: Any, stage: Stage) -> None:
 
 @pages
 def test_a_tap_shows_what_the_bot_would_get(page: Any, stage: Stage) -> None:
-    """And is sent only if somebody wants that."""
+    """A button sends it."""
     opened(page, stage, "pad")
     tap = {"type": "postback", "label": "付款", "data": "pay=17", "displayText": "我付"}
     call = {"type": "uri", "label": "打電話", "uri": "tel:119"}
@@ -199,3 +248,34 @@ def test_a_menu_without_a_picture_that_switches(page: Any, stage: Stage) -> None
     expect(page.locator("#tried-json")).to_contain_text("RICHMENU_ALIAS_ID_NOTFOUND")
     page.get_by_role("button", name="時").click()
     expect(page.locator("#tried-json")).to_contain_text('"date": "2026-07-01"')
+
+
+# ------------------------------------------------------------------------------- keyboard alone
+
+
+WALK = """() => {
+  const [all, reached] = [[], new Set()];
+  for (const each of document.querySelectorAll("a, button, input, select, textarea, summary, [tabindex]")) {
+    if (each.disabled || each.type === "radio" && !each.checked || !each.checkVisibility({ visibilityProperty: true })) continue;
+    all.push(each);
+  }
+  addEventListener("focusin", ({ target }) => reached.add(target));
+  window.missed = () => all.filter((each) => !reached.has(each)).map((each) => each.outerHTML.slice(0, 120));
+  return all.length;
+}"""  # noqa: E501
+
+
+@pages
+@pytest.mark.parametrize("name", ["", "pad", "menus"])
+def test_everything_is_reached_by_tab(page: Any, stage: Stage, name: str) -> None:
+    """Nothing needs a mouse, and nothing keeps the focus."""
+    stage.show_menu("住家", "公司")
+    opened(page, stage, name)
+    if name == "pad":
+        write(page, json.dumps([MESSAGES["imagemap"], MESSAGES["bubble"], text("二", "好")]))
+        page.get_by_role("button", name="傳送到聊天").click()
+    page.get_by_role("button", name="住家" if name != "pad" else "好").wait_for()
+    page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
+    for _ in range(page.evaluate(WALK) + 5):
+        page.keyboard.press("Tab")
+    assert page.evaluate("missed()") == []

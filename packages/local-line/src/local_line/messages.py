@@ -116,7 +116,8 @@ def _carousel(value: Any, path: Path) -> Findings:
     yield from fields({"columns": listed(_column, least=1, most=10)}, _LOOK)(value, path)
     columns = value.get("columns")
     cards = columns if isinstance(columns, list) else []
-    if len({len(card.get("actions") or ()) for card in cards if isinstance(card, dict)}) > 1:
+    actions = [card.get("actions") for card in cards if isinstance(card, dict)]
+    if len({len(each) for each in actions if isinstance(each, list)}) > 1:
         yield Finding((*path, "columns"), "the number of actions must be the same for all columns")
 
 

@@ -4,7 +4,7 @@ import { drawFlex } from "./chat-flex.js";
 import { areaButton, placed } from "./chat-menu.js";
 import { offerPicture, senderFace } from "./chat-pictures.js";
 import { asFlex } from "./chat-templates.js";
-import { word } from "./chat-words.js";
+import { language, word } from "./chat-words.js";
 
 const make = (tag, className, ...children) => {
   const element = Object.assign(document.createElement(tag), { className });
@@ -37,7 +37,7 @@ const isSameSpeaker = (entry, previous) => entry.author === "bot" && previous?.a
   && JSON.stringify(entry.message.sender) === JSON.stringify(previous.message.sender);
 
 function face(sender, hasFace) {
-  if (sender?.iconUrl) return senderFace({ name: word("bot"), ...sender });
+  if (sender?.iconUrl) return senderFace({ name: "Bot", ...sender });
   if (!hasFace) return make("span", "face", "");
   return Object.assign(make("img", "face drawn"), { src: "api/face", alt: "" });
 }
@@ -135,7 +135,7 @@ function standIn(kind, title, detail) {
   return make("div", `stand-in ${kind}`, make("b", "", title), make("small", "", detail));
 }
 
-/** Whoever has seen a video to its end can say so, where the bot wants to know it. */
+/** A person can say that the video was seen to its end, where the bot wants to know it. */
 function filmed({ trackingId }, act) {
   const frame = standIn("image", word("video"), "");
   if (trackingId) frame.append(button("seen", word("seen"), () => act({ type: "played", trackingId })));
@@ -173,7 +173,7 @@ function film({ externalLink }, act) {
   return frame;
 }
 
-const DAY = new Intl.DateTimeFormat("zh-TW", { dateStyle: "medium" });
+const DAY = new Intl.DateTimeFormat(language === "zh" ? "zh-TW" : "en-GB", { dateStyle: "medium" });
 
 function couponCard({ title, description, endTimestamp }) {
   const card = make("div", "coupon", make("small", "", word("coupon")), make("b", "", title));

@@ -17,9 +17,9 @@ export function offerPicture(frame, url, holder = frame) {
   return frame;
 }
 
-const shown = new Set(); // icons that somebody wanted to see
+const shown = new Set(); // icons that were asked for
 
-/** The face of a *sender* of the bot: a letter, until somebody wants to see the icon. */
+/** The face of a *sender* of the bot: a letter, until a click asks for the icon. */
 export function senderFace({ name, iconUrl }) {
   if (shown.has(iconUrl)) return icon(iconUrl);
   const button = Object.assign(document.createElement("button"), { type: "button", className: "face letter", textContent: [...name][0] });

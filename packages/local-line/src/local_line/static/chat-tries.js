@@ -1,4 +1,4 @@
-// A tap that is tried out: the webhook that the bot would get is shown, and sent only if somebody wants that.
+// A tap that is tried out: the webhook that the bot would get is shown; a button sends it.
 
 import { asked } from "./chat-actions.js";
 import { pretty } from "./chat-json.js";
@@ -9,6 +9,12 @@ const $ = (selector) => document.querySelector(selector);
 const SAMPLE = { title: "臺北 101", address: "臺北 101", latitude: 25.034, longitude: 121.5645 };
 
 const post = (path, body) => fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+
+/** Why it was not done; a server that is gone, or a proxy, says nothing. */
+export async function errorOf(answer) {
+  const body = await answer?.json().catch(() => null);
+  return body?.error ?? word("notSent");
+}
 
 /** What a person might answer to what the phone asks them. */
 function answered(action) {
@@ -23,7 +29,7 @@ function alone({ type, uri, clipboardText }) {
   return type === "clipboard" ? word("wouldCopy", clipboardText) : "";
 }
 
-let request = null; // what is sent if somebody wants it
+let request = null; // what the button sends
 
 /** *who* says whose phone it is, and where. */
 export async function tryOut(action, who) {
@@ -36,9 +42,8 @@ export async function tryOut(action, who) {
   const [verb, facts] = request;
   request = [verb, { ...who, ...facts }];
   const answer = await post(`api/preview/${verb}`, request[1]).catch(() => null);
-  const body = await answer?.json();
-  if (answer?.ok) $("#tried-json").replaceChildren(pretty(body));
-  else $("#tried-words").textContent = body?.error ?? word("notSent");
+  if (answer?.ok) $("#tried-json").replaceChildren(pretty(await answer.json()));
+  else $("#tried-words").textContent = await errorOf(answer);
   inSight();
 }
 
@@ -48,7 +53,7 @@ const inSight = () => $("#tried").scrollIntoView({ block: "nearest" });
 $("#tried-send").addEventListener("click", async () => {
   const [verb, facts] = request;
   const answer = await post(`api/${verb}`, facts).catch(() => null);
-  $("#tried-words").textContent = answer?.ok ? word("eventSent") : (await answer?.json())?.error ?? word("notSent");
+  $("#tried-words").textContent = answer?.ok ? word("eventSent") : await errorOf(answer);
 });
 
 /** Whose phone it is: that of the address, and then the one that is chosen. */

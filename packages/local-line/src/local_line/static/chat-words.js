@@ -86,6 +86,7 @@ const WORDS = {
   seconds: ["{0} s", "{0} 秒"],
   imagemap: ["Image map", "影像地圖"],
   seen: ["Seen to its end", "看完影片"],
+  cards: ["{0} cards, to scroll sideways", "{0} 張卡片，可左右捲動"],
   coupon: ["Coupon", "優惠券"],
   until: ["until {0}", "有效至 {0}"],
   picture: ["Picture", "圖片"],

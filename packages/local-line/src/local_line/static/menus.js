@@ -17,11 +17,15 @@ $("#language").addEventListener("click", switchLanguage);
 
 const act = (action) => tryOut(action, { as: $("#person").value, place: "private" });
 
+let shown = ""; // drawn again only if it has changed: a redrawn area has lost the focus
+
 async function load() {
   const answer = await fetch("api/menus").catch(() => null);
   if (!answer?.ok) { $("#note").textContent = word("notSent"); return; }
-  const menus = await answer.json();
+  const text = await answer.text(), menus = JSON.parse(text);
   $("#note").textContent = "";
+  if (text === shown) return;
+  shown = text;
   $("#none").hidden = menus.length > 0;
   $("#hint").hidden = menus.length === 0;
   $("#list").replaceChildren(...menus.map(sheet));

@@ -1,7 +1,7 @@
 // The Flex pad: JSON is drawn and checked while it is written, and sent to a chat.
 
 import { bubble } from "./chat-bubbles.js";
-import { choosePerson, tryOut } from "./chat-tries.js";
+import { choosePerson, errorOf, tryOut } from "./chat-tries.js";
 import { switchLanguage, translate, word } from "./chat-words.js";
 
 const $ = (selector) => document.querySelector(selector);
@@ -61,7 +61,7 @@ async function check() {
   const question = ++asking;
   const answer = await fetch("api/pad/check", { method: "POST", body: field.value }).catch(() => null);
   if (question !== asking) return;
-  if (!answer?.ok) { $("#verdict").textContent = answer ? (await answer.json()).error : word("notSent"); return; }
+  if (!answer?.ok) { $("#verdict").textContent = await errorOf(answer); return; }
   show(await answer.json());
 }
 
@@ -136,7 +136,7 @@ $("#send-form").addEventListener("submit", async (event) => {
   event.preventDefault();
   const query = new URLSearchParams({ input: JSON.stringify(who()) });
   const answer = await fetch(`api/pad/send?${query}`, { method: "POST", body: field.value }).catch(() => null);
-  $("#note").textContent = answer?.ok ? word("inTheChat") : (await answer?.json())?.error ?? word("notSent");
+  $("#note").textContent = answer?.ok ? word("inTheChat") : await errorOf(answer);
 });
 
 write(stored() ?? JSON.stringify(EXAMPLE, null, 2));

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 
 from ..weather.forecast import TAIPEI, Forecast
@@ -37,7 +38,7 @@ def japanese_line(forecast: Forecast, question: Question, *, now: datetime) -> s
     """The answer, from what the forecast says; of the rarer topics, how the weather is."""
     place = forecast.place_name.replace("臺", "台")
     today = now.astimezone(TAIPEI).replace(hour=0, minute=0, second=0, microsecond=0)
-    when = question.when or When("", today, today + timedelta(days=1))
+    when = _known(forecast, question.when or When("", today, today + timedelta(days=1)))
     label = _label(when, today.date())
     if when.is_over(now):
         return f"{label}はもう過ぎました。{place}のこれからの予報はこちらです。"
@@ -51,6 +52,15 @@ def japanese_line(forecast: Forecast, question: Question, *, now: datetime) -> s
     advice = _ADVICE.get(question.topic, _umbrella)(facts)
     parts = [f"{label}の{place}{sky}", facts.temperatures, _chance(facts), advice]
     return "、".join(part for part in parts if part) + "。"
+
+
+def _known(forecast: Forecast, when: When) -> When:
+    """Of several days those that the forecast has, if it has any."""
+    days = [day.on for day in forecast.days if when.start.date() <= day.on < last_day(when)]
+    if when.is_hours or not days:
+        return when
+    end = datetime.combine(max(days) + timedelta(days=1), datetime.min.time(), TAIPEI)
+    return replace(when, end=min(when.end, end))
 
 
 def _label(when: When, today: date) -> str:
@@ -78,7 +88,7 @@ def _umbrella(facts: Facts) -> str:
 
 
 def _clothes(facts: Facts) -> str:
-    if facts.low is None or facts.high is None:
+    if facts.low is None:
         return ""
     for below, words in ((12, "厚い上着が必要です"), (18, "上着が必要です"), (22, "薄い上着を")):
         if facts.low < below:
@@ -86,6 +96,19 @@ def _clothes(facts: Facts) -> str:
     return "上着はいりません"
 
 
-_ADVICE: dict[str, Callable[[Facts], str]] = {
-    "cold": _clothes, "clothes": _clothes, "heat": _clothes, "temperature": _clothes,
-}  # fmt: skip
+def _cold(facts: Facts) -> str:
+    low = facts.low
+    if low is None:
+        return ""
+    how = "寒いです" if low < 16 else "少し涼しいです" if low < 20 else "寒くありません"
+    return f"{how}、{_clothes(facts)}"
+
+
+def _heat(facts: Facts) -> str:
+    high = facts.high
+    if high is None:
+        return ""
+    return "暑いです" if high >= 30 else "少し暑いです" if high >= 27 else "暑くありません"
+
+
+_ADVICE: dict[str, Callable[[Facts], str]] = {"cold": _cold, "clothes": _clothes, "heat": _heat}

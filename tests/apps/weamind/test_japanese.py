@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 
 from apps.weamind.line.japanese import is_japanese, japanese_line
 from apps.weamind.line.question import Question
-from apps.weamind.line.when import find_when
+from apps.weamind.line.when import When, find_when
 from apps.weamind.places.place import Place
 from apps.weamind.weather.forecast import TAIPEI
 from apps.weamind.weather.sample import Sample
@@ -52,6 +52,17 @@ async def test_for_which_time(when: str, beginning: str) -> None:
     line = japanese_line(forecast, Question("rain", find_when(when, now)[0]), now=now)
     assert line.endswith("。") and "天" not in line
     assert line.startswith(beginning)
+
+
+async def test_days_that_the_forecast_does_not_have() -> None:
+    """They are not named, as if it had them."""
+    now = datetime.now(TAIPEI)
+    forecast = await Sample().fetch(TAIPEI_CITY)
+    last = max(day.on for day in forecast.days)
+    midnight = datetime.combine(last, datetime.min.time(), TAIPEI)
+    week = When("下週", midnight, midnight + timedelta(days=7))
+    line = japanese_line(forecast, Question("cold", week), now=now)
+    assert line.startswith(f"{last.month}月{last.day}日の台北市")
 
 
 async def test_a_choice_keeps_the_language(run_bot: RunBot) -> None:

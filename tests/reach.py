@@ -74,8 +74,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         with entered() as codes:
             return (yield)
     finally:
-        mine = [code for code in list(codes) if code.co_filename.startswith(SOURCES)]
-        item.user_properties.append((ENTERED, sorted({_name(code) for code in mine})))
+        item.user_properties.append((ENTERED, sorted(named(codes))))
+
+
+def named(codes: set[CodeType]) -> set[str]:
+    """The functions of the sources among them, as they stand in the map."""
+    return {_name(code) for code in list(codes) if code.co_filename.startswith(SOURCES)}
 
 
 def _name(code: CodeType) -> str:

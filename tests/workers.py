@@ -70,7 +70,8 @@ class Plan:
         self._modules.append(numbers + self._of_worker.pop(worker, []))
 
     def _stolen(self) -> list[int]:
-        richest = max(self._of_worker.values(), key=self._length, default=[])
+        several = [left for left in self._of_worker.values() if len(left) > 1]
+        richest = max(several, key=self._length, default=[])
         half = len(richest) // 2
         stolen = richest[len(richest) - half :]
         del richest[len(richest) - half :]
@@ -91,6 +92,7 @@ class Worker:
         self.pid = pid
         self.connection = connection
         self.has: list[int] = []  # the test that it runs, and the next one
+        self.is_leaving = False  # it knows that there are no more
 
 
 class Run:
@@ -138,9 +140,13 @@ class Run:
         self._give(worker)
 
     def _give(self, worker: Worker) -> None:
+        if worker.is_leaving:
+            return
         number = None if self._stops() else self._plan.next(worker.number)
         if number is not None:
             worker.has.append(number)
+        else:
+            worker.is_leaving = True
         with suppress(ConnectionError):  # it has ended: _read() will see it
             worker.connection.send(number)
 

@@ -36,7 +36,7 @@ class Transaction(ABC):
 
     kind: Literal["threads", "asyncio"] = "threads"
     is_opened_here = False
-    """True: `within=` opened it, so somebody must commit it. False: it is the caller's."""
+    """True: `within=` opened it, and must commit it. False: it is the caller's."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -70,7 +70,7 @@ class Transaction(ABC):
         return "unknown"
 
     def on_end(self, outcome: CommitListener) -> bool:
-        """Have *outcome* called at the end of the outermost transaction. False: nobody can know."""
+        """Have *outcome* called at the end of the outermost transaction. False: it cannot."""
         return False
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class _SQLAlchemy(Transaction):
     @property
     @abstractmethod
     def _connection(self) -> Any:
-        """The plain connection."""
+        """The connection of the driver."""
 
     @property
     def dialect(self) -> SqlDialect:
@@ -160,7 +160,7 @@ def _rows(result: Any) -> TableRows:
 
 
 class _Connection(_SQLAlchemy):
-    """`engine.begin`."""
+    """A transaction of `engine.begin`."""
 
     def __init__(self, value: Any) -> None:
         super().__init__(value)
@@ -236,7 +236,7 @@ _watchers: "weakref.WeakKeyDictionary[Any, _Watcher]" = weakref.WeakKeyDictionar
 
 
 class _Session(_SQLAlchemy):
-    """`sessionmaker.begin`."""
+    """A transaction of `sessionmaker.begin`."""
 
     def __init__(self, value: Any) -> None:
         super().__init__(value)
@@ -298,7 +298,7 @@ def _one_database() -> Generator[None]:
 
 
 class _AsyncConnection(_Connection):
-    """`AsyncEngine.begin`."""
+    """A transaction of `AsyncEngine.begin`."""
 
     kind = "asyncio"
 
@@ -322,7 +322,7 @@ class _AsyncConnection(_Connection):
 
 
 class _AsyncSession(_Session):
-    """`async_sessionmaker.begin`."""
+    """A transaction of `async_sessionmaker.begin`."""
 
     kind = "asyncio"
 
@@ -402,7 +402,7 @@ class _Psycopg(Transaction):
 
 
 class _AsyncPsycopg(_Psycopg):
-    """The same for asyncio."""
+    """A transaction of psycopg, for asyncio."""
 
     kind = "asyncio"
 
@@ -521,7 +521,7 @@ class _Django(Transaction):
 
     def on_end(self, outcome: CommitListener) -> bool:
         connection = self._connection
-        if not connection.commit_on_exit:  # autocommit is off: its COMMIT calls nobody
+        if not connection.commit_on_exit:  # autocommit is off: its COMMIT calls no hook
             return False
         if connection.atomic_blocks[0]._from_testcase:  # never committed; a test goes on inside
             outcome(True)

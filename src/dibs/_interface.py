@@ -25,7 +25,7 @@ from ._core.inspection import (
     printable,
     shorten,
 )
-from ._core.keys import Seconds, Template, fingerprint, seconds
+from ._core.keys import Seconds, Template, answering, fingerprint, seconds
 from ._core.lease import UNGUARDED, token_for
 from ._core.lease import lend as _lend
 from ._core.once import NO_PAYLOAD, Replay
@@ -57,12 +57,14 @@ if TYPE_CHECKING:
         "MOST_SHOWN",
         "UNGUARDED_TOKEN",
         "AsyncClaim",
+        "AsyncClaiming",
         "AsyncInspector",
         "AsyncWithin",
         "AsyncWork",
         "Claim",
         "ClaimOptions",
         "ClaimRequest",
+        "Claiming",
         "Fire",
         "HoldKeywords",
         "How",
@@ -83,6 +85,7 @@ if TYPE_CHECKING:
         "Throttling",
         "Within",
         "Work",
+        "answering",
         "check_hold",
         "checked_fence",
         "claiming",
@@ -111,7 +114,7 @@ if TYPE_CHECKING:
 
 
 UNGUARDED_TOKEN = token_for("claim", UNGUARDED)
-"""What `detach` of a claim returns that was made in an outage: whoever has it has no claim."""
+"""What `detach` returns for a claim that was made in an outage: it continues no claim."""
 
 
 def checked_fence(lease: "Lease | AsyncLease") -> int:

@@ -41,23 +41,26 @@ if hasattr(os, "register_at_fork"):  # what is open is the parent's
 
 
 def current_claims() -> tuple[OpenClaim, ...]:
-    """The claims that this task or thread has open, the oldest first.
+    """Return the claims that this task or thread has open, the oldest first.
 
-    With those of whoever started it: a task begins with what its creator had open.
+    They include those of its creator: a task begins with what its creator had open.
     """
     return tuple([claim for claim, _ in _open_here()])
 
 
 def open_claims() -> int:
-    """How many claims this process has open."""
+    """Return how many claims this process has open."""
     return len(_everywhere)
 
 
 def clear_current_claims() -> int:
-    """Give up the claims that this task or thread opened and did not end; how many there were.
+    """Give up the claims that this task or thread opened and did not end.
 
-    Nothing is sent: they are not kept alive any more and run out, each with a `leaked` event.
-    Those of whoever started it are left alone: they may well be at work.
+    Nothing is sent: they are no longer renewed and expire, each with a `leaked` event. Those of its
+    creator are left alone: they may still be in use.
+
+    Returns:
+        How many there were.
     """
     me = _whoami()
     mine = [claim for claim, by in _open_here() if by == me]
@@ -75,7 +78,7 @@ def opened(claim: OpenClaim) -> None:
 
 
 def closed(claim: OpenClaim) -> None:
-    """*claim* is not open any more. It may be closed elsewhere than it was opened."""
+    """*claim* is no longer open. It may be closed elsewhere than it was opened."""
     _everywhere.discard(id(claim))  # from the context it goes when the next one is opened
 
 

@@ -46,7 +46,7 @@ def load(target: str) -> Dibs | AsyncDibs:
         found: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module is there, and lacks something itself
+            raise  # the module exists, and lacks something itself
         raise UsageError(f"there is no module {module!r} here") from None
     for part in name.split("."):
         if not hasattr(found, part):

@@ -3,9 +3,11 @@
 Clients check some of it before they ask; a script has to hold without them.
 """
 
+import re
 from typing import Any
 
 import pytest
+import redis
 
 from dibs._core import capabilities
 from dibs.testing import Server
@@ -48,7 +50,16 @@ def resume(script: Script) -> int:
     return script(["key", "fence"], "aa-1", "bb-1", "host:1", MINUTE, MINUTE)[2]
 
 
-TAKERS = {"hold_acquire_fenced": take_fenced, "hold_permit": take_permit, "hold_resume": resume}
+def resume_permit(script: Script) -> int:
+    script.client.zadd("key", {"aa-1@detached": script.now_us() // 1000 + MINUTE})
+    keys = ["key", "fence", "fences"]
+    return script(keys, "aa-1@detached", "bb-1", "host:1", MINUTE, MINUTE, "take")[2]
+
+
+TAKERS = {
+    "hold_acquire_fenced": take_fenced, "hold_permit": take_permit, "hold_resume": resume,
+    "hold_permit_resume": resume_permit,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TAKERS)
@@ -89,6 +100,22 @@ def test_a_repeated_permit_keeps_its_fence(server: Server) -> None:
     first = take_permit(script)
     later = script(["key", "fence", "fences"], OTHER, MINUTE, 3, MINUTE)
     assert take_permit(script) == first < later
+
+
+def test_a_permit_that_is_continued_twice_is_continued_once(server: Server) -> None:
+    """A repeated request gets the answer of the first; undone, it has the time that it had."""
+    script = Script(server, "hold_permit_resume")
+    fence = resume_permit(script)
+    keys = ["key", "fence", "fences"]
+    words = ("aa-1@detached", "bb-1", "host:1", 10, MINUTE, "take")
+    token, is_ours, again = script(keys, *words)
+    assert (is_ours, again) == (1, fence)
+    assert token.startswith(b"bb-1~")
+    assert script(keys, "aa-1@detached", "cc-1", *words[2:]) == [None, 0, -2]
+    for _ in range(2):
+        undo = ("bb-1", "aa-1@detached", "", 10, 0, "undo")
+        assert script(["key"], *undo) == [b"aa-1@detached", 1, 0]
+    assert MINUTE / 2 < script.client.pttl("key") <= MINUTE
 
 
 # ---- schedules and submissions
@@ -330,3 +357,278 @@ def test_a_failed_load_touches_no_value_and_no_other_mark(server: Server) -> Non
         script.client.set("key", value)
         assert script(["key", "lock"], LEASE, MARK, MINUTE) == 0
         assert script.client.get("key") == value and not script.client.exists("lock")
+
+
+# ---- the rest of each contract: who gets what, and what stays as it was
+
+
+def lives(script: Script, key: str = "key") -> bool:
+    """Whether a key expires in about a minute."""
+    return MINUTE - 5_000 < script.client.pttl(key) <= MINUTE
+
+
+def test_a_free_key_is_taken_once(server: Server) -> None:
+    """Who has it is said, and keeps it for as long as before."""
+    script = Script(server, "hold_acquire")
+    assert script(["key"], LEASE, MINUTE) is None
+    assert script.client.get("key") == LEASE and lives(script)
+    for token in (LEASE, OTHER):
+        assert script(["key"], token, 5 * MINUTE) == LEASE
+    assert script.client.get("key") == LEASE and lives(script)
+
+
+def test_a_free_key_is_taken_once_with_a_fence(server: Server) -> None:
+    """A repeated request gets the same one, another token none."""
+    script = Script(server, "hold_acquire_fenced")
+    none, fence = script(["key", "fence"], LEASE, MINUTE, MINUTE)
+    assert none is None and fence > 0
+    assert script(["key", "fence"], LEASE, 5 * MINUTE, MINUTE) == [None, fence]
+    assert script(["key", "fence"], OTHER, 5 * MINUTE, MINUTE) == [LEASE, 0]
+    assert script.client.get("key") == LEASE and lives(script)
+    assert int(script.client.get("fence")) == fence
+
+
+def test_a_key_is_given_back_by_its_token(server: Server) -> None:
+    """Another's stays."""
+    script = Script(server, "hold_release")
+    assert script(["key"], LEASE) == 0
+    script.client.set("key", OTHER)
+    assert script(["key"], LEASE) == 0 and script.client.get("key") == OTHER
+    assert script(["key"], OTHER) == 1 and not script.client.exists("key")
+
+
+def test_an_extension_lengthens_and_only_a_release_shortens(server: Server) -> None:
+    """It touches no other's key and takes none."""
+    script = Script(server, "hold_extend")
+    assert script(["key"], LEASE, MINUTE) == 0 and not script.client.exists("key")
+    script.client.set("key", LEASE, px=1000)
+    assert script(["key"], OTHER, MINUTE) == 0 and script.client.pttl("key") <= 1000
+    assert script(["key"], LEASE, MINUTE) == 1 and lives(script)
+    assert script(["key"], LEASE, 1000) == 1 and lives(script)
+    assert script(["key"], LEASE, 1000, b"1") == 1 and script.client.pttl("key") <= 1000
+
+
+def test_an_extension_of_a_permit_lengthens_and_only_a_release_shortens(server: Server) -> None:
+    """The key expires with the last of its permits."""
+    script = Script(server, "hold_permit_extend")
+    now = script.now_us() // 1000
+    assert script(["key"], LEASE, MINUTE) == 0 and not script.client.exists("key")
+    script.client.zadd("key", {LEASE: now + 1000, OTHER: now + 2000})
+    assert script(["key"], b"aa-1@host:3", MINUTE) == 0 and script.client.zcard("key") == 2
+    assert script(["key"], LEASE, MINUTE) == 1 and lives(script)
+    longest = script.client.zscore("key", LEASE)
+    assert now + MINUTE <= longest <= script.now_us() // 1000 + MINUTE
+    assert script(["key"], LEASE, 1000) == 1
+    assert script.client.zscore("key", LEASE) == longest and lives(script)
+    assert script(["key"], LEASE, 1000, b"1") == 1
+    assert script.client.zscore("key", LEASE) < longest
+    assert script.client.zscore("key", OTHER) == now + 2000
+    assert script.client.pttl("key") <= 2000
+
+
+def test_permits_are_taken_up_to_the_limit(server: Server) -> None:
+    """Who asks for one more hears who is the first to expire; the key lives as long as they do."""
+    script = Script(server, "hold_permit")
+    now = script.now_us() // 1000
+    assert script(["key"], LEASE, MINUTE, 2) is None and lives(script)
+    assert script(["key"], OTHER, 1000, 2) is None and lives(script)
+    token, ms, expiry = script(["key"], b"aa-1@host:3", MINUTE, 2)
+    assert token == OTHER and 0 < ms <= 1000
+    assert int(expiry) == script.client.zscore("key", LEASE) >= now + MINUTE
+    assert script(["key"], LEASE, 5 * MINUTE, 2) is None, "repeated"
+    assert int(expiry) == script.client.zscore("key", LEASE) and lives(script)
+    assert script.client.zcard("key") == 2
+    assert script(["key"], b"aa-1@host:3", 5 * MINUTE, 3) is None
+    assert script.client.pttl("key") > 4 * MINUTE
+
+
+def test_a_sorted_set_of_another_program_is_not_touched(server: Server) -> None:
+    """Nor a plain lease."""
+    script = Script(server, "hold_permit")
+    script.client.zadd("key", {"a player": 1})
+    script.client.set("lease", LEASE)
+    for key in ("key", "lease"):
+        with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+            script([key], LEASE, MINUTE, 5)
+    assert script.client.zrange("key", 0, -1) == [b"a player"]
+
+
+def test_fences_of_permits_that_are_gone_do_not_pile_up(server: Server) -> None:
+    """Those of permits that are held stay, and a repeated request finds them."""
+    script = Script(server, "hold_permit")
+    first = take_permit(script)
+    for number in range(20):
+        token = b"%x-1@host:3" % number
+        assert script(["key", "fence", "fences"], token, MINUTE, 3, MINUTE) > first
+        script.client.zrem("key", token)
+        assert script.client.zcard("fences") <= 2 * 3 + 8
+    assert script.client.zcard("fences") > 1 and lives(script, "fences")
+    assert take_permit(script) == first
+
+
+def test_the_first_permit_to_expire_is_shown(server: Server) -> None:
+    """Expired ones are not."""
+    script = Script(server, "hold_permit_peek")
+    assert script(["key"]) is None
+    now = script.now_us() // 1000
+    script.client.zadd("key", {b"aa-1@host:3": now - 1, LEASE: now + MINUTE})
+    token, ms = script(["key"])
+    assert token == LEASE and MINUTE - 5_000 < ms <= MINUTE
+    script.client.zadd("key", {OTHER: now + 20_000})
+    assert script(["key"])[0] == OTHER
+
+
+def test_a_lease_is_continued_by_one(server: Server) -> None:
+    """By its secret; a repeated request gets the same answer, the next one what is there now."""
+    script = Script(server, "hold_resume")
+    assert script(["key"], "aa-1", "bb-1", "host:2", MINUTE, 0) == [None, 0, -2]
+    script.client.set("key", b"aa-1 print 5@host:1\nrest", px=5 * MINUTE)
+    value, is_ours, left = script(["key"], "cc-1", "bb-1", "host:2", MINUTE, 0)
+    assert (value, is_ours) == (b"aa-1 print 5@host:1\nrest", 0) and left > 4 * MINUTE
+    value, is_ours, fence = script(["key"], "aa-1", "bb-1", "host:2", MINUTE, 0)
+    assert re.fullmatch(rb"bb-1~2\d{5} print 5@host:2\nrest|bb-1~300000 .*", value, re.DOTALL)
+    assert (is_ours, fence) == (1, 0) and script.client.get("key") == value and lives(script)
+    assert script(["key"], "aa-1", "bb-1", "host:2", MINUTE, 0) == [value, 1, 0]
+    assert script(["key"], "aa-1", "dd-1", "host:3", MINUTE, 0)[:2] == [value, 0]
+    undone, is_ours, _ = script(["key"], "bb-1", "aa-1", "host:1", MINUTE, 0, "undo")
+    assert (undone, is_ours) == (b"aa-1 print 5@host:1\nrest", 1)
+    assert script.client.pttl("key") > 4 * MINUTE, "as long as it had before"
+
+
+def test_what_is_no_lease_is_not_continued(server: Server) -> None:
+    """A value of another program."""
+    script = Script(server, "hold_resume")
+    script.client.set("key", b"anything")
+    assert script(["key"], "aa-1", "bb-1", "host:2", MINUTE, 0) == [b"anything", 0, -1]
+
+
+def test_a_lease_that_is_continued_with_a_fence_keeps_it(server: Server) -> None:
+    """Its repeated request gets that fence, and who undoes it without a life gives it one."""
+    script = Script(server, "hold_resume")
+    script.client.set("key", b"aa-1@host:1")
+    value, is_ours, fence = script(["key", "fence"], "aa-1", "bb-1", "host:2", MINUTE, MINUTE)
+    assert (value, is_ours) == (b"bb-1@host:2", 1) and fence > 0
+    assert script(["key", "fence"], "aa-1", "bb-1", "host:2", MINUTE, MINUTE) == [value, 1, fence]
+    assert script(["key"], "bb-1", "aa-1", "host:1", MINUTE, 0, "undo")[1] == 1 and lives(script)
+
+
+def test_work_is_recorded_where_its_claim_was(server: Server) -> None:
+    """A free key is taken until a time of the server's clock; another claim never."""
+    script = Script(server, "once_record")
+    now = script.now_us() // 1000
+
+    def record(until: int, alone: int = 0) -> int:
+        return script(["key"], LEASE, b"done", MINUTE, until, alone)
+
+    assert now <= record(0) <= script.now_us() // 1000 and not script.client.exists("key")
+    assert now <= record(now) <= script.now_us() // 1000 and not script.client.exists("key")
+    for until, alone in ((-1, 0), (now + MINUTE, 0), (-1, 1)):
+        script.client.delete("key")
+        assert record(until, alone) == 1
+        assert script.client.get("key") == b"done" and lives(script)
+    script.client.set("key", b"done and its result")
+    assert record(0) == 1 and script.client.get("key") == b"done and its result"
+    script.client.set("key", OTHER)
+    assert record(-1) == 0 and script.client.get("key") == OTHER
+    script.client.set("key", LEASE)
+    assert record(0) == 1 and script.client.get("key") == b"done" and lives(script)
+
+
+def test_what_was_done_is_left_for_its_time(server: Server) -> None:
+    """In the place of the claim."""
+    script = Script(server, "once_complete")
+    script.client.set("key", LEASE)
+    assert script(["key"], LEASE, b"done", MINUTE) == 1 and lives(script)
+
+
+def test_the_last_fires_are_kept(server: Server) -> None:
+    """Fifty of them, each once; the answer is what was there; a wrong clock is overruled."""
+    script = Script(server, "schedule_record")
+    look = Script(server, "schedule_look")
+    now = script.now_us() // 1000
+
+    def record(fire: int, ahead: int = MINUTE) -> bytes:
+        return script(["last", "records"], fire, "host:1", MINUTE, ahead)
+
+    assert look(["last"])[0] is None and now <= look(["last"])[1] <= script.now_us() // 1000
+    fires = range(now - 60_000, now - 60_000 + 55)
+    for before, fire in zip(["", *fires], fires, strict=False):
+        assert record(fire) == str(before).encode()
+        assert record(fire) == b"%d" % fire, "repeated"
+    assert look(["last"])[0] == b"%d host:1" % fires[-1]
+    kept = [b"%d host:1" % fire for fire in fires[-50:]]
+    assert script.client.zrange("records", 0, -1) == kept
+    assert lives(script, "last") and lives(script, "records")
+    assert record(now + 10 * MINUTE) == b"%d" % fires[-1]
+    assert record(now) == b"%d" % (now + 10 * MINUTE)
+    assert look(["last"])[0] == b"%d host:1" % now
+    script.client.set("last", "of another program")
+    assert record(now) == b"" and look(["last"])[0] == b"%d host:1" % now
+
+
+def test_a_schedule_without_records_has_the_last_fire(server: Server) -> None:
+    """And one whose records are another program's."""
+    script = Script(server, "schedule_record")
+    now = script.now_us() // 1000
+    assert script(["last"], now, "host:1", MINUTE, MINUTE) == b""
+    script.client.set("records", "of another program")
+    assert script(["last", "records"], now + 1, "host:1", MINUTE, MINUTE) == b"%d" % now
+    assert script.client.get("last") == b"%d host:1" % (now + 1)
+
+
+def test_calls_are_counted_up_to_the_burst(server: Server) -> None:
+    """Each once; then it is said after how long the next one would be counted."""
+    script = Script(server, "throttle")
+    second = 1_000_000
+
+    def call(request: str, burst: int = 3) -> list[int]:
+        return script(["key"], request, 20 * second, burst)
+
+    for number, left in ((1, 2), (2, 1), (3, 0)):
+        allowed, rest, more = call(f"a-{number}")
+        assert (allowed, rest) == (1, left) and 0 < more <= 20 * second
+        assert call(f"a-{number}")[:2] == [1, left], "repeated"
+    allowed, rest, more = call("a-4")
+    assert (allowed, rest) == (0, 0) and 10 * second < more <= 20 * second
+    assert MINUTE - 5_000 < script.client.pttl("key") <= MINUTE
+    assert re.fullmatch(rb"dibs1 rate \d{16} a-3 a-2 a-1", script.client.get("key"))
+    assert call("a-3")[:2] == [1, 0]
+    assert call("a-4", 4)[:2] == [1, 0], "a faster rate"
+
+
+def test_the_last_eight_requests_are_remembered(server: Server) -> None:
+    """One that is repeated later counts again."""
+    script = Script(server, "throttle")
+    for number in range(10):
+        script(["key"], f"a-{number}", 1_000_000, 100)
+    names = b" ".join([b"a-%d" % number for number in range(9, 1, -1)])
+    assert script.client.get("key").endswith(b" " + names)
+    assert len(script.client.get("key").split()) == 3 + 8
+
+
+def test_what_was_counted_by_a_clock_that_was_ahead_is_a_full_burst(server: Server) -> None:
+    """And what is used up long since counts as nothing."""
+    script = Script(server, "throttle")
+    script.client.set("key", b"dibs1 rate %d a-1" % (script.now_us() + 10**12))
+    allowed, _, more = script(["key"], "a-2", 1_000_000, 3)
+    assert allowed == 0 and more == 1_000_000
+    script.client.set("key", b"dibs1 rate %d a-1" % (script.now_us() - 10**12))
+    assert script(["key"], "a-2", 1_000_000, 3)[:2] == [1, 2]
+    script.client.set("key", LEASE)
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        script(["key"], "a-2", 1_000_000, 3)
+
+
+def test_waiters_are_noted_up_to_a_number(server: Server) -> None:
+    """Each once; notes that have expired make room."""
+    script = Script(server, "wait_note")
+    now = script.now_us() // 1000
+    script.client.zadd("key", {"gone": now - 1})
+    assert script(["key"], "a", MINUTE, 2) == 1 and lives(script)
+    assert script.client.zrange("key", 0, -1) == [b"a"]
+    assert now + MINUTE <= script.client.zscore("key", "a") <= script.now_us() // 1000 + MINUTE
+    assert script(["key"], "b", MINUTE, 2) == 1
+    assert script(["key"], "c", MINUTE, 2) == 0
+    assert script(["key"], "b", 2 * MINUTE, 2) == 1
+    assert script.client.zcard("key") == 2
+    assert script.client.zscore("key", "b") >= now + 2 * MINUTE

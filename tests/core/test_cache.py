@@ -13,7 +13,9 @@ from dibs._core.cache import (
     is_due_early,
     jittered,
     read_follow,
+    read_lock,
     read_reply,
+    read_stored,
     read_validity,
 )
 from dibs._core.codec import FAILURE, JsonCodec, frame, loading_mark
@@ -167,3 +169,35 @@ def test_an_option_of_a_cache_that_makes_no_sense_is_refused(options: dict[str, 
     """UsageError that names it, when the options are made."""
     with pytest.raises(UsageError, match=next(iter(options))):
         kept(**options)
+
+
+def stored_at(made_at: float = 0.0) -> bytes:
+    return frame("json", "-", made_at, 0.0, b"1")
+
+
+def test_a_value_is_stale_from_the_moment_its_ttl_is_over() -> None:
+    """What the server still keeps is the time for which it may be served stale."""
+    options = kept(stale=10)
+    assert read_reply([stored_at(), 10_001], options, []).state == "fresh"
+    assert read_reply([stored_at(), 10_000], options, []).state == "stale"
+
+
+def test_how_long_a_value_lives_is_asked_where_that_matters() -> None:
+    """For what is served stale, refreshed early, or kept in memory."""
+    settings = Settings(namespace="", on_outage="open")
+    for options, replies in (({}, 1), ({"stale": 1}, 2), ({"early": 1}, 2), ({"local": 5}, 2)):
+        keys = cache_keys(settings, kept(**options), "k", "k", None)
+        assert keys.read.replies == replies, options
+
+
+def test_the_age_of_a_value_is_never_negative() -> None:
+    """The clock of who stored it may be ahead."""
+    found = read_stored([stored_at(made_at=100.0), 60_000], kept(), [], 90.0)
+    assert found is not None and found.age == 0.0
+
+
+def test_who_won_the_lock_gets_what_only_its_execution_knows() -> None:
+    """It is asked for again when the value is stored; a refusal has none."""
+    assert read_lock([None, -2, 1, b"mark"], kept()).lock == b"mark"
+    assert read_lock([None, -2, 0], kept()).lock == Reading("missing").lock
+    assert read_lock([None, -2, 2], kept()).resting

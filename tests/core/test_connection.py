@@ -694,3 +694,46 @@ def test_what_has_ended_just_now_is_not_delivered() -> None:
     outbox = Outbox()
     outbox.add(Request(b"x", 1, b"k", 5.0), 5.0)
     assert not outbox
+
+
+def test_when_another_idle_connection_is_not_trusted() -> None:
+    """After a silent one, and after two that broke: a firewall forgets all of them at once."""
+    attempt = Attempt(Circuit())
+    assert attempt.needs_new_connection is False
+    attempt.lost()
+    assert attempt.needs_new_connection is False
+    attempt.lost()
+    assert attempt.needs_new_connection is True
+    silent = Attempt(Circuit())
+    silent.silent()
+    assert silent.needs_new_connection is True
+
+
+def test_a_limit_is_over_half_a_slice_early() -> None:
+    """Timers may fire a moment early, and another slice would be waited for."""
+    limit = TimeLimit(BUDGET)
+    slices = [limit.count(SLICE) for _ in range(SLICES - 2)]
+    assert not any(slices)
+    assert not limit.count(0.9 * SLICE)
+    assert limit.count(0.7 * SLICE), "0.6 slices before the end is too early, 0.4 is not"
+
+
+def test_what_is_sent_behind_the_oldest_request_is_no_progress_of_it() -> None:
+    """Its bytes have left; those of later requests do not hide that the server is silent."""
+    machine, channel = connected()
+    sent(channel, Waiter(), request())
+    machine.started()
+    channel.receive(replies(), lambda push: None)
+    assert machine.look(SLICE, channel.written) is Next.NOTHING
+    first = channel.written
+    sent(channel, Waiter(), Request(b"x" * 1000, 1, b"k"))
+    channel.receive(replies(), lambda push: None)
+    assert machine.look(SLICE, first) is Next.NOTHING
+    looks = [machine.look(SLICE, first + 10 * number) for number in range(1, SLICES + 1)]
+    assert Next.OPEN in looks
+
+
+def test_a_connection_that_nobody_uses_may_break() -> None:
+    """There is nothing to do."""
+    machine, _ = connected()
+    assert machine.lost(Channel(), ConnectionError(), 0.0) is Next.NOTHING

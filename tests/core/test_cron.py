@@ -223,3 +223,33 @@ def test_a_zone_may_be_any_tzinfo() -> None:
     )
     with pytest.raises(UsageError, match="cannot be used"):
         Cron("0 3 * * *", tzinfo())
+
+
+def test_the_last_weekday_of_a_month_is_the_last_one() -> None:
+    """Also where the same weekday exactly a week before the last day comes first."""
+    rule = Cron("0 0 * * 5L", UTC)
+    assert rule.following(at("2025-10-01T00:00Z")) == at("2025-10-31T00:00Z")
+    assert rule.following(at("2025-10-31T00:00Z")) == at("2025-11-28T00:00Z")
+
+
+CHANGE = datetime(2026, 3, 29, tzinfo=UTC)
+
+
+class MidnightZone(tzinfo):
+    """An hour ahead from `CHANGE` on, which is where a new day is searched."""
+
+    def utcoffset(self, dt: datetime | None) -> timedelta:
+        is_later = dt is not None and dt.replace(tzinfo=UTC) >= CHANGE + timedelta(hours=1)
+        return timedelta(hours=1 if is_later else 0)
+
+    def dst(self, dt: datetime | None) -> timedelta:
+        return self.utcoffset(dt)
+
+    def fromutc(self, dt: datetime) -> datetime:
+        return dt + timedelta(hours=1 if dt.replace(tzinfo=UTC) >= CHANGE else 0)
+
+
+def test_a_change_of_the_clock_at_midnight_utc_is_no_second_early() -> None:
+    """0:30 does not exist on that day: it fires at the change, not before it."""
+    rule = Cron("30 0 * * *", MidnightZone())
+    assert rule.following(at("2026-03-28T12:00Z")) == at("2026-03-29T00:00Z")

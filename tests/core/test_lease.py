@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from dibs._core.lease import (
     Won,
     acquire_request,
     extend_request,
+    holder_in,
     read_acquire,
     read_extend,
     read_peek,
@@ -100,3 +102,9 @@ def test_a_token_tells_its_holder_and_nothing_else(number: int, holder: bytes) -
     reading = read_acquire([token, 100], b"other")
     assert isinstance(reading, Holding)
     assert reading.holder == holder.decode(errors="replace")
+
+
+@pytest.mark.parametrize("value", [None, 5, [b"a"], b"dibs1 done 1\nresult"])
+def test_a_value_that_is_no_lease_has_no_holder(value: Any) -> None:
+    """Another type, or the record of what was done."""
+    assert holder_in(value) is None

@@ -60,3 +60,13 @@ def _never(_: float) -> bool:
 
 def _ticket() -> Ticket:
     return lambda: None
+
+
+def test_what_had_to_go_does_not_come_back_with_its_old_ticket() -> None:
+    """Nobody listens for its changes any more."""
+    local, first, second = Local(_never, most=1), _ticket(), _ticket()
+    for key, ticket in ((b"a", first), (b"b", second)):
+        local.ask(key, ticket)
+        local.put(key, key, 10.0, ticket)
+    assert local.put(b"a", b"a", 10.0, first) == [(b"a", first)]
+    assert local.get(b"a", 0.0) is ABSENT

@@ -20,11 +20,13 @@ from dibs._core.once import (
     answer_duplicate,
     complete_request,
     done_record,
+    fingerprint_in,
     framed,
     read_claim,
     read_complete,
     read_record,
     running_record,
+    since_in,
 )
 from dibs._core.options import ClaimOptions, HoldOptions, Settings
 from dibs._core.request import REPEATED, pack
@@ -318,3 +320,11 @@ def test_refusals_carry_facts_and_survive_pickling() -> None:
         "order:* is being processed",
         "order:* was used before with another payload; use a new key",
     ]
+
+
+def test_the_fingerprint_and_the_beginning_are_in_the_value_of_a_running_claim() -> None:
+    """So that a duplicate, and a table of what was done, can compare it."""
+    mark = fingerprint(("a", 1))
+    running = running_record(TOKEN, mark, 12.5)
+    assert fingerprint_in(running) == mark
+    assert since_in(running) == 12.5

@@ -71,9 +71,9 @@ def test_where_versions_live_and_what_is_no_tag() -> None:
     for odd in ("a", 5, None, [""], [1]):
         with pytest.raises(UsageError):
             checked_tags(odd)
-    for empty in ("", None):
+    for no_tag in ("", None, 5, b"a"):
         with pytest.raises(UsageError):
-            tag_key("", empty)
+            tag_key("", no_tag)
 
 
 def test_a_version_outlives_the_values_that_have_it() -> None:
@@ -86,6 +86,7 @@ def test_a_version_outlives_the_values_that_have_it() -> None:
 def test_what_the_server_refuses_is_not_taken_for_a_key_in_use() -> None:
     """Without PEXPIRE, say: the sentence names the command, not the key."""
     assert read_begun([b"v1", b"v2"]) == [b"v1", b"v2"]
+    assert "ACL" in str(mistake(ErrorReply("ERR User app has no permissions to access a key")))
     denied = mistake(ErrorReply("NOPERM User app has no permissions to run the 'pexpire' command"))
     with pytest.raises(UsageError, match="PEXPIRE"):
         read_begun([b"v1", denied])

@@ -44,3 +44,14 @@ def test_a_login_without_a_credential_is_nobody(login: str) -> None:
     first, second = [identify(None, {"authorization": login}, at) for at in ("::1", "::2")]
     assert first.user is None and first.client != second.client
     assert identify(None, {"authorization": "Bearer a"}, "::1").user is not None
+
+
+def test_a_session_is_who_has_its_cookie() -> None:
+    """Whatever other cookies come with it; an empty one, or another, is nobody."""
+
+    def user(cookies: str) -> str | None:
+        return identify(None, {"cookie": cookies}, "::1", "sid").user
+
+    assert user("sid=abc") == user("theme=dark; sid=abc") == "session abc"
+    assert user("sid=abc") != user("sid=abd")
+    assert user("sid=") is user("side=abc") is user("") is None

@@ -18,6 +18,7 @@ from dibs._http.policy import (
     Policy,
     PolicyKeywords,
     check_routes,
+    inner_path,
     match_policy,
 )
 
@@ -225,3 +226,28 @@ def test_every_policy_of_a_middleware_needs_a_route() -> None:
     for policies in ((none,), (one, none)):
         with pytest.raises(UsageError, match="needs a route"):
             check_routes(policies)
+
+
+def test_the_host_is_part_of_a_key_where_that_is_wanted() -> None:
+    """In lower case, without the port that every browser leaves out."""
+    for header, host in (
+        ("Shop.Example", "shop.example"),
+        (" shop.example:443 ", "shop.example"),
+        ("shop.example:80", "shop.example"),
+        ("shop.example:8080", "shop.example:8080"),
+    ):
+        assert GuardOptions[Any](per_host=True).host(header) == host
+        assert GuardOptions[Any]().host(header) == ""
+
+
+def test_a_prefix_is_cut_off_where_a_part_of_the_path_ends() -> None:
+    """Some servers report the path with it, some without."""
+    for path, root, inner in (
+        ("/api/orders", "/api", "/orders"),
+        ("/api/orders", "/api/", "/orders"),
+        ("/api", "/api", "/"),
+        ("/apiary", "/api", "/apiary"),
+        ("/orders", "/api", "/orders"),
+        ("/orders", "", "/orders"),
+    ):
+        assert inner_path(path, root) == inner, (path, root)

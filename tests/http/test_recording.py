@@ -101,3 +101,30 @@ def test_a_header_that_would_break_its_line_is_not_given_again(bad: str) -> None
     for line in (("x-a", bad), (bad, "v")):
         with pytest.raises(ValueError, match="a line break"):
             RESPONSE_CODEC.decode(RESPONSE_CODEC.encode(Response(200, (line,), b"")))
+
+
+@pytest.mark.parametrize("status", [404, 405, 413, 415])
+def test_a_middleware_does_not_store_what_a_router_says(status: int) -> None:
+    """It cannot know whether there is an endpoint; a decorated endpoint has said it itself."""
+    assert Policy("POST /a", window=1, after="replay").outcome(status) == "released"
+    assert Policy(window=1, after="replay").outcome(status) == "returned"
+    chosen = Policy("POST /a", window=1, after="replay", store=(status,))
+    assert chosen.outcome(status) == "returned"
+    assert chosen.outcome(409) == "released"
+
+
+def test_a_middleware_stores_what_only_an_endpoint_says() -> None:
+    """409 is nobody's answer to a path that does not exist."""
+    assert Policy("POST /a", window=1, after="replay").outcome(409) == "returned"
+
+
+@pytest.mark.parametrize(("status", "reads"), [(200, False), (399, False), (400, True)])
+def test_an_error_is_looked_at_although_it_is_not_stored(status: int, reads: bool) -> None:
+    """It may say that nothing was done; of the rest only the status counts."""
+    recording = Recording(None)
+    recording.begin(status, [("Retry-After", "5")])
+    assert recording.reads_body is reads
+    assert recording.is_later is reads
+    stored = Recording(10)
+    stored.begin(status, [])
+    assert stored.reads_body

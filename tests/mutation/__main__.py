@@ -4,35 +4,38 @@
     python -m tests.mutation                          the modules and scripts that matter most
     python -m tests.mutation --again                  the same without those that were killed
 
-Which tests reach which functions is known from `make map`. A mutant that survives is not noticed by
-the tests that reach it, within the budget; one that cannot be noticed belongs into
-tests/mutation/equivalent.txt, with the reason.
+Each mutant is tried by the pure tests that reach it, then in the simulation, then by tests with
+servers, until one of them fails; each time for a budget of CPU seconds. Which tests reach which
+functions is known from `make map`. A mutant that survives is judged: a test that notices it, or the
+reason why none can in tests/mutation/equivalent.txt.
 """
 
 import argparse
+import os
 import random
 import sys
-import time
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-import pytest
-
+from .changing import Tried
 from .mutants import Mutant, mutants_of
-from .runner import Mutating, read_reach
 
 MAP = Path(".pytest_cache/v/dibs")
 RESULTS = Path("build/mutants.txt")
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
-TESTS = ["tests/core", "tests/http", "tests/model", "tests/behaviour"]
+PURE = ["tests/core", "tests/http"]
+SERVERS = ["tests/model", "tests/behaviour", "tests/integrations"]
+SIMULATED = ("src/dibs/_core/", "src/dibs/_async/", "src/dibs/_transport/")
 LUA = "src/dibs/_core/lua"
-ALIVE = ("survived", "unreached")
+ALIVE = ("survived", "unreached", "unchanged")
 MODULES = [
     *(f"src/dibs/_core/{name}.py" for name in (
-        "connection", "multiplexer", "lease", "once", "cache", "schedule", "flights",
+        "connection", "multiplexer", "lease", "once", "cache", "schedule",
     )),
     *(f"src/dibs/_async/{name}.py" for name in (
-        "leases", "claim", "loader", "writer", "scheduled",
+        "leases", "claim", "loader", "values", "scheduled",
     )),
     *(f"src/dibs/_http/{name}.py" for name in ("submission", "policy", "responses")),
     "src/dibs/integrations/_claims.py",
@@ -44,29 +47,61 @@ def main() -> int:
     arguments = _arguments()
     RESULTS.parent.mkdir(exist_ok=True)
     before = _killed() if arguments.again else {}
-    mutants = [each for each in _chosen(arguments) if each.name not in before]
     RESULTS.write_text("".join(before.values()))
-    plugin = Mutating(mutants, read_reach(MAP), arguments.jobs, arguments.budget, _report)
-    _collect(arguments.tests, plugin)
+    mutants = [each for each in _chosen(arguments) if each.name not in before]
+    for stage in _stages(arguments):
+        killed = _killed()
+        _in_fork(stage, [each for each in mutants if each.name not in killed])
     return _summary()
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m tests.mutation", description=__doc__)
     parser.add_argument("files", nargs="*", help="modules and scripts; without: a chosen list")
-    parser.add_argument("--tests", nargs="+", default=TESTS)
+    parser.add_argument("--tests", nargs="+", help="only these, and no simulation")
     parser.add_argument("--sample", type=int, default=20, help="mutants of each file, at most")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--budget", type=float, default=25.0, help="seconds of tests for each")
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--budget", type=float, default=4.0, help="CPU seconds of each stage")
+    parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--again", action="store_true", help="only those that were not killed")
     return parser.parse_args()
 
 
-def _collect(tests: list[str], plugin: object) -> None:
-    options = ["-q", "-p", "no:cacheprovider", "--engine", "valkey", "--engine", "valkey-lua"]
-    tests = [*tests, "--ignore=tests/behaviour/_sync"]
-    pytest.main([*options, *tests], plugins=[plugin])
+Stage = Callable[[list[Mutant]], None]
+
+
+def _stages(arguments: argparse.Namespace) -> list[Stage]:
+    """What needs no server first. Each is for a process that has not imported dibs."""
+    jobs, budget = arguments.jobs, arguments.budget
+
+    def by_tests(tests: list[str], mutants: list[Mutant]) -> None:
+        import pytest
+
+        from .runner import Mutating, read_reach
+
+        if tests is PURE:
+            mutants = [each for each in mutants if not each.file.endswith(".lua")]
+        plugin = Mutating(mutants, read_reach(MAP), jobs, budget, _report)
+        options = ["-q", "-p", "no:cacheprovider", "--engine", "valkey", "--engine", "valkey-lua"]
+        pytest.main([*options, *tests, "--ignore=tests/behaviour/_sync"], plugins=[plugin])
+
+    def simulated(mutants: list[Mutant]) -> None:
+        from .simulated import run_simulated
+
+        there = [each for each in mutants if each.file.startswith(SIMULATED)]
+        run_simulated(there, jobs, budget, _report)
+
+    if arguments.tests:
+        return [partial(by_tests, arguments.tests)]
+    return [partial(by_tests, PURE), simulated, partial(by_tests, SERVERS)]
+
+
+def _in_fork(stage: Stage, mutants: list[Mutant]) -> None:
+    if mutants and (child := os.fork()) == 0:
+        stage(mutants)
+        os._exit(0)
+    elif mutants:
+        os.waitpid(child, 0)
 
 
 def _chosen(arguments: argparse.Namespace) -> list[Mutant]:
@@ -85,20 +120,30 @@ def _equivalent() -> set[str]:
     return {line for line in lines if line and not line.startswith("#")}
 
 
+def _rows() -> dict[str, list[str]]:
+    """What is known of each mutant: the first time that it was noticed, or the last line."""
+    rows: dict[str, list[str]] = {}
+    for line in RESULTS.read_text("utf-8").splitlines():
+        row = line.split("\t")
+        known = rows.get(row[1])
+        if known is None or known[0] == "unreached" or row[0] not in ALIVE:
+            rows[row[1]] = row
+    return rows
+
+
 def _killed() -> dict[str, str]:
-    """The lines of the run before, by mutant, without those that no test has noticed."""
-    lines = RESULTS.read_text("utf-8").splitlines(keepends=True)
-    return {line.split("\t")[1]: line for line in lines if not line.startswith(ALIVE)}
+    """The lines of those that were noticed, by mutant."""
+    return {name: "\t".join(row) + "\n" for name, row in _rows().items() if row[0] not in ALIVE}
 
 
-def _report(mutant: Mutant, outcome: str, test: str) -> None:
+def _report(mutant: Mutant, tried: Tried) -> None:
     # One write each: several processes append to the file.
     with RESULTS.open("a", encoding="utf-8") as results:
-        results.write(f"{outcome}\t{mutant.name}\t{mutant.line}\t{test}\n")
+        results.write(f"{tried.outcome}\t{mutant.name}\t{mutant.line}\t{tried.test}\n")
 
 
 def _summary() -> int:
-    rows = [line.split("\t") for line in RESULTS.read_text("utf-8").splitlines()]
+    rows = _rows().values()
     alive = [row for row in rows if row[0] in ALIVE]
     for outcome, name, line, _ in sorted(alive, key=lambda row: row[1]):
         print(f"{outcome}: {name} (line {line})")
@@ -106,7 +151,8 @@ def _summary() -> int:
     kept = Counter(row[1].partition(" ")[0] for row in alive)
     for file, count in files.items():
         print(f"{file}: {count - kept[file]} of {count} killed")
-    print(f"{len(rows) - len(alive)} of {len(rows)} mutants killed, {time.process_time():.0f} s")
+    seconds = sum(os.times()[:4])
+    print(f"{len(rows) - len(alive)} of {len(rows)} mutants killed, {seconds:.0f} CPU s")
     return 1 if alive else 0
 
 

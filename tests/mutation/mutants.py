@@ -183,6 +183,8 @@ def _changes(node: ast.AST) -> Iterator[ast.AST]:
             kind = _OTHER_ARITHMETIC.get(type(operator))
             if kind is not None and not any(map(_is_text, (left, right))):
                 yield _with(node, op=kind())
+        case ast.keyword(arg="strict"):
+            pass
         case ast.Constant(value=bool() as value):
             yield ast.Constant(not value)
         case ast.Constant(value=int() | float() as value):
@@ -258,8 +260,9 @@ def _script_changes(file: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _line_changes(line: str) -> Iterator[str]:
-    if line.startswith("--"):
+    if "redis.error_reply(" in line:
         return
+    line = re.sub(r"\s*--.*", "", line)
     for pattern, replacement in _LUA_CHANGES:
         for found in re.finditer(pattern, line):
             yield line[: found.start()] + found.expand(replacement) + line[found.end() :]

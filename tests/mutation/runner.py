@@ -1,34 +1,28 @@
-"""A pytest plugin: tests are collected once, and each mutant is a fork in which a function changed.
+"""A pytest plugin: tests are collected once; those that reach a mutant are run in its fork.
 
-For each mutant the tests that reach its function are run, the quickest first, until one fails.
+The quickest first, until one fails twice, or a mutant has had its CPU seconds.
 """
 
 import ast
 import functools
-import gc
 import json
 import os
-import select
-import signal
 import sys
-import types
+import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from _pytest.runner import runtestprotocol
 
-from dibs._core import capabilities
+from .changing import Begin, Functions, Tried, cpu_seconds, library_functions, try_mutant
+from .mutants import Mutant
 
-from .mutants import Mutant, mutated_code, mutated_script
-
-LEAST_LIMIT = 30.0
-"""Seconds that a test may take at least before it hangs."""
 SCRIPT_TESTS = "tests/behaviour/test_scripts.py"
-SLOWER = 8
-"""How many times as long as before a test may take."""
+Report = Callable[[Mutant, Tried], None]
 
 
 class Reach(NamedTuple):
@@ -97,12 +91,7 @@ class Mutating:
     """Runs the tests of each mutant in a fork of this process."""
 
     def __init__(
-        self,
-        mutants: list[Mutant],
-        reach: Reach,
-        jobs: int,
-        budget: float,
-        report: Callable[[Mutant, str, str], None],
+        self, mutants: list[Mutant], reach: Reach, jobs: int, budget: float, report: Report
     ) -> None:
         self._mutants, self._reach, self._jobs = mutants, reach, jobs
         self._budget, self._report = budget, report
@@ -111,138 +100,77 @@ class Mutating:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """In place of running them."""
         items = {item.nodeid: item for item in session.items}
-        _in_processes(self._jobs, lambda number: self._run(session, items, number))
+        in_processes(self._jobs, self._mutants, partial(self._run, session, items))
         return True
 
-    def _run(self, session: pytest.Session, items: dict[str, pytest.Item], number: int) -> None:
-        functions = _functions()
+    def _run(
+        self, session: pytest.Session, items: dict[str, pytest.Item], mutants: Iterator[Mutant]
+    ) -> None:
+        functions = library_functions()
         first, *_, last = session.items
         runtestprotocol(first, nextitem=last, log=False)  # servers are started here, for all forks
-        for mutant in self._mutants[number :: self._jobs]:
-            chosen = [items[test] for test in self._within_budget(mutant) if test in items]
-            if not chosen:
-                self._report(mutant, "unreached", "")
-                continue
-            outcome, test = self._try(session, mutant, chosen, functions)
-            self._report(mutant, outcome, test)
-
-    def _within_budget(self, mutant: Mutant) -> Iterator[str]:
-        spent = 0.0
-        for test in self._reach.of(mutant):
-            spent += self._reach.seconds.get(test, 1.0)
-            if spent > self._budget:
-                return
-            yield test
+        for mutant in mutants:
+            chosen = [items[test] for test in self._reach.of(mutant) if test in items]
+            tried = self._try(session, mutant, chosen, functions) if chosen else UNREACHED
+            self._report(mutant, tried)
 
     def _try(
         self,
         session: pytest.Session,
         mutant: Mutant,
         items: list[pytest.Item],
-        functions: dict[str, list[types.FunctionType]],
-    ) -> tuple[str, str]:
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(reading)
-            _as_mutant(session, mutant, items, functions, writing)
-        os.close(writing)
-        test, is_over = self._follow(reading)
-        os.close(reading)
-        if not is_over:
-            os.killpg(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-        if not is_over:
-            return "hangs", test
-        outcomes = {0: "survived", 1: "killed"}
-        return outcomes.get(os.waitstatus_to_exitcode(status), "died"), test
+        functions: Functions,
+    ) -> Tried:
+        def notices(begin: Begin) -> bool:
+            session._setupstate.teardown_exact(items[0])
+            return _is_noticed(items, self._budget, begin)
 
-    def _follow(self, reading: int) -> tuple[str, bool]:
-        """The last test that was begun, and whether the fork has ended."""
-        text, limit = b"", LEAST_LIMIT
-        while select.select([reading], [], [], limit)[0]:
-            if not (chunk := os.read(reading, 65536)):
-                return _last_line(text), True
-            text += chunk
-            limit = LEAST_LIMIT + SLOWER * self._reach.seconds.get(_last_line(text), 0.0)
-        return _last_line(text), False
+        seconds = self._reach.seconds
+        return try_mutant(mutant, functions, notices, lambda test: seconds.get(test, 0.0))
 
 
-def _last_line(text: bytes) -> str:
-    return text.decode().strip().rpartition("\n")[2]
+UNREACHED = Tried("unreached", "")
 
 
-def _as_mutant(
-    session: pytest.Session,
-    mutant: Mutant,
-    items: list[pytest.Item],
-    functions: dict[str, list[types.FunctionType]],
-    writing: int,
+def _is_noticed(items: list[pytest.Item], budget: float, begin: Begin) -> bool:
+    until = cpu_seconds() + budget
+    for item, following in zip(items, [*items[1:], items[0]], strict=True):
+        begin(item.nodeid)
+        # Twice: a test that fails now and then on a busy machine has noticed nothing.
+        if _fails(item, following) and _fails(item, following):
+            return True
+        if cpu_seconds() > until:
+            break
+    return False
+
+
+def _fails(item: pytest.Item, following: pytest.Item) -> bool:
+    return any(report.failed for report in runtestprotocol(item, nextitem=following, log=False))
+
+
+def in_processes(
+    jobs: int, mutants: list[Mutant], work: Callable[[Iterator[Mutant]], None]
 ) -> None:
-    """In the fork: change the code, run the tests, leave."""
-    code = 2
-    try:
-        os.setpgid(0, 0)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for stream in (1, 2):
-            os.dup2(nothing, stream)
-        _change(mutant, functions)
-        session._setupstate.teardown_exact(items[0])
-        for item, following in zip(items, [*items[1:], items[0]], strict=True):
-            os.write(writing, f"{item.nodeid}\n".encode())
-            if _failure(item, following) is not None:
-                code = 1
-                break
-        else:
-            code = 0
-    finally:
-        os._exit(code)
-
-
-def _change(mutant: Mutant, functions: dict[str, list[types.FunctionType]]) -> None:
-    if mutant.file.endswith(".lua"):
-        original, changed = capabilities._source.__wrapped__, mutated_script(mutant)
-        capabilities._source = functools.cache(
-            lambda name: changed if name == mutant.function else original(name)
-        )
-        capabilities._digest.cache_clear()
-        capabilities._names.cache_clear()
-        return
-    codes = mutated_code(mutant)
-    for function in functions.get(mutant.file, []):
-        code = function.__code__
-        function.__code__ = codes.get((code.co_qualname, code.co_firstlineno), code)
-
-
-def _functions() -> dict[str, list[types.FunctionType]]:
-    """Every function of the library, by its file."""
-    gc.unfreeze()
-    functions: dict[str, list[types.FunctionType]] = defaultdict(list)
-    for each in gc.get_objects():
-        if isinstance(each, types.FunctionType) and "dibs/" in each.__code__.co_filename:
-            functions[os.path.relpath(each.__code__.co_filename)].append(each)
-    gc.freeze()
-    return functions
-
-
-def _failure(item: pytest.Item, following: pytest.Item | None) -> pytest.TestReport | None:
-    reports = runtestprotocol(item, nextitem=following, log=False)
-    return next((report for report in reports if report.failed or report.skipped), None)
-
-
-def _in_processes(jobs: int, work: Callable[[int], None]) -> None:
-    """Run *work* in forks of this process, and wait for all of them."""
+    """Run *work* in forks of this process, each with its share, and wait for all of them."""
+    reading, writing = os.pipe()
+    os.write(writing, b"".join([number.to_bytes(4) for number in range(len(mutants))]))
+    os.close(writing)
     children: list[int] = []
-    for number in range(jobs):
+    for _ in range(jobs):
         if (child := os.fork()) == 0:
             code = 1
             try:
-                work(number)
+                # A mutant that hangs keeps one of them, and the others take the rest.
+                numbers = iter(lambda: os.read(reading, 4), b"")
+                work(mutants[int.from_bytes(number)] for number in numbers)
                 code = 0
+            except Exception:
+                traceback.print_exc()
             finally:
                 sys.stdout.flush()
                 os._exit(code)
         children.append(child)
+    os.close(reading)
     statuses = [os.waitpid(child, 0)[1] for child in children]
     if any(statuses):
-        raise pytest.UsageError("a process of the run has failed")
+        raise RuntimeError("a process of the run has failed")

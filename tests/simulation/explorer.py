@@ -7,18 +7,15 @@ was sent may be executed once more. All states that can be reached are visited, 
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import dibs
+from dibs._core import capabilities
 
 from .keyspace import Value
 from .server import Engine, Server
 
 BEGIN = 1_000_000
 """Milliseconds on the server's clock."""
-_LUA = Path(dibs.__file__).parent / "_core" / "lua"
 
 Words = tuple[bytes, ...]
 When = Literal["never", "in time", "late"]
@@ -27,15 +24,10 @@ to the second (a connection that is ended at the server allows no more); or once
 after its client went on, which does not know of it."""
 
 
-@cache
-def _source(name: str) -> bytes:
-    return (_LUA / f"{name}.lua").read_bytes()
-
-
 def script(name: str, keys: Iterable[bytes], *arguments: bytes | int) -> Words:
     """A call of a script of dibs."""
     names = list(keys)
-    return (b"EVAL", _source(name), b"%d" % len(names), *names, *map(word, arguments))
+    return (b"EVAL", capabilities._source(name), b"%d" % len(names), *names, *map(word, arguments))
 
 
 def command(*words: bytes | int) -> Words:

@@ -144,3 +144,11 @@ def test_modules_stay_together_until_there_are_no_more() -> None:
     assert Plan(items, {}, in_order=True).next(0) == 0  # pyright: ignore[reportArgumentType]
     plan.give_back([6], 1)
     assert [plan.next(2) for _ in range(4)] == [6, 7, None, None]
+
+
+def test_one_long_test_does_not_hide_those_that_another_worker_has_left() -> None:
+    """A worker without tests leaves, so there must be none that it could have taken."""
+    items = [Item("long", name) for name in "ab"] + [Item("short", name) for name in "cdef"]
+    plan = Plan(items, {"long::b": 60.0})  # pyright: ignore[reportArgumentType]
+    assert [plan.next(0), plan.next(1)] == [0, 2]
+    assert plan.next(2) == 5  # b alone lasts longer than d, e and f

@@ -56,7 +56,7 @@ class AsyncFire(NamedTuple):
 
 
 class AsyncScheduledFunction:
-    """A function, and when it is due. UsageError: it takes arguments that nobody can give."""
+    """A function, and when it is due. UsageError: it takes other arguments than `fire`."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ _log = logging.getLogger("dibs")
 _AFTER_OUTAGE = 1.0
 """Seconds until the next try, if Redis is unavailable."""
 _AFTER_ERROR = 10.0
-"""Seconds until the next try after an error that nobody expected: each is logged."""
+"""Seconds until the next try after an unexpected error: each is logged."""
 _DELIVER_FOR = 3600.0
 """How long the end of a fire is worth recording if Redis is unavailable at that moment."""
 
@@ -351,8 +351,10 @@ class AsyncRunner:
             _log.info(said, scheduled.key)
 
     async def _refresh(self) -> int:
-        """Learn which fires are over by now, and what time it is: what the server's clock has
-        shown, so that no fire is early. In an outage, with "open", the time of this machine.
+        """Learn which fires are over by now, and what time it is.
+
+        The time is what the server's clock has shown, so that no fire is early. In an outage, with
+        "open", it is that of this machine.
         """
         since = monotonic()
         reply = await self._ask(look_request(self._scheduled.last_key))
@@ -365,7 +367,7 @@ class AsyncRunner:
         return look.now
 
     async def _record(self, fire: int, outcome: str, began: int, took_ms: int) -> None:
-        """*fire* is over."""
+        """Record that *fire* is over."""
         scheduled, now = self._scheduled, monotonic()
         self._last, self._awaited, self._before = max(self._last or 0, fire), None, None
         kept = kept_ms(scheduled.rule, fire)

@@ -88,7 +88,7 @@ async def run(transaction: Transaction, steps: Generator[Statement, TableRows, A
 
 
 async def taken(transaction: Transaction, record: DoneRecord) -> RecordAnswer:
-    """Who has the row. UsageError: nobody can have it in such a transaction."""
+    """Who has the row. UsageError: such a transaction cannot lock it."""
     await maybe_await(transaction.start())
     await _check_writers(transaction)
     try:
@@ -205,7 +205,7 @@ class AsyncRecording:
 
     @property
     def call(self) -> HoldCall:
-        """The key."""
+        """The call that holds the key."""
         return self._lease.call
 
     def written(self, result: bytes | None) -> None:
@@ -255,13 +255,13 @@ class AsyncRecording:
     # ---- the end
 
     def transaction_ended(self, committed: bool) -> None:  # noqa: FBT001 - a callback
-        """The outermost transaction has ended. Nobody may wait here: it is the user's commit."""
+        """The outermost transaction has ended. Do not block: it is the user's commit."""
         self._state = "committed" if committed and self._is_written else "untold"
         if self._has_ended:
             self._leases.ends.add(self._tell)
 
     def unseen(self) -> None:
-        """Nobody will see whether the transaction commits."""
+        """Whether the transaction commits cannot be seen."""
         self._state = "untold"
 
     def found_in(self, transaction: Transaction) -> None:
@@ -434,7 +434,7 @@ class AsyncWithin:
         """The result; or `Refused`, the answer to a duplicate. What the function or driver raises.
 
         *wait*: how long another transaction with the key is waited for. One in which nothing was
-        written is rolled back, and its connection given back, before anybody waits.
+        written is rolled back, and its connection returned, before the wait.
         """
         retries, pause = self._retry, _FIRST_PAUSE
         while True:

@@ -224,7 +224,7 @@ def _check_json(plain: Any) -> None:
 
 
 class PickleCodec:
-    """Any Python object – and any code that whoever can write to the store wants to run here."""
+    """Any Python object – and any code of anyone who can write to the store."""
 
     name = "pickle"
     fingerprint = "-"
@@ -260,7 +260,7 @@ class Compressed:
 
 
 def packed(codec: Codec, value: Any, name: str) -> tuple[bytes, Any]:
-    """*value* as bytes, and as everybody gets it back. UsageError: it cannot be kept.
+    """*value* as bytes, and as callers get it back. UsageError: it cannot be kept.
 
     *name*: what the error calls the key.
     """

@@ -18,7 +18,7 @@ Write = Callable[[Any], Any]
 Read = Callable[[Any], Any]
 
 NOTHING: Any = type(None)
-A_LIST: Any = list  # of Any: a type checker would take it for a list of nobody knows what
+A_LIST: Any = list  # of Any: a type checker would not know its items
 A_DICT: Any = dict
 A_TUPLE: Any = tuple
 NULL: frozenset[type] = frozenset({NOTHING})
@@ -119,7 +119,7 @@ def _same(plain: Any) -> Any:
 
 
 class JsonValue:
-    """Stands for an annotation that nobody can resolve: what JSON alone gives back as it was."""
+    """Stands for an annotation that cannot be resolved: what JSON alone gives back as it was."""
 
 
 def _exact(value: Any) -> Any:

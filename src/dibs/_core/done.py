@@ -233,7 +233,7 @@ class DoneRecord(NamedTuple):
 
     key: str
     token: str
-    """Nobody else writes the same."""
+    """Unique for each submission."""
     fingerprint: str
     window_ms: int
 

@@ -51,7 +51,7 @@ class Fire(NamedTuple):
     holder: str
     """Who ran it."""
     outcome: str
-    """finished, skipped (nobody ran it), or failed:<type of the exception>."""
+    """finished, skipped (it was not run), or failed:<type of the exception>."""
     delay: float
     """How long after `at` it was run, in seconds."""
     took: float
@@ -117,7 +117,7 @@ def shorten(key: str) -> str:
     """A key without what may be personal: `order:42:7` → `order:~1f0c2a9b`.
 
     What stands before its first colon stays; the digits are the same for the same key. They hide
-    it from a glance, not from somebody who tries out keys.
+    it from a glance, not from a reader who tries out keys.
     """
     head, colon, rest = key.partition(":")
     digits = hashlib.sha256((rest if colon else key).encode(errors="replace")).hexdigest()[:8]
@@ -150,7 +150,7 @@ def token_hint(value: bytes) -> str | None:
 
 
 def foreign_hint(value: bytes) -> str | None:
-    """The same for a short value that dibs did not write: it counts as held all the same."""
+    """The hint of a short value that dibs did not write: it counts as held all the same."""
     return None if len(value) >= HEAD else f"#{hashlib.sha256(value).hexdigest()[:8]}"
 
 
@@ -449,8 +449,10 @@ def length_request(key: bytes) -> Request:
 
 
 def companions_request(namespace: str, key: bytes) -> Request:
-    """What lives beside a key: its fence, the lock of its load, who waits, what a schedule has
-    run; and the server's clock."""
+    """Reads the keys beside a key, and the server's clock.
+
+    They are its fence, the lock of its load, its waiters, and what a schedule has run.
+    """
     fence, lock = companion_key(f"{namespace}fence:".encode(), key), load_lock_key(namespace, key)
     words = pack("TIME") + pack("GETRANGE", fence, 0, 31) + pack("GETRANGE", lock, 0, HEAD - 1)
     records = pack("ZRANGE", records_key(f"{namespace}fires:".encode(), key), 0, -1)
@@ -461,7 +463,7 @@ def companions_request(namespace: str, key: bytes) -> Request:
 
 
 ReleaseOutcome = Literal["released", "free", "other"]
-"""released · free: nobody had the key · other: somebody else has it than was said."""
+"""released · free: the key had no holder · other: it has another holder than given."""
 
 
 def named_secret(token: str) -> bytes:

@@ -34,7 +34,7 @@ _TIMES = (datetime.datetime, datetime.date, datetime.time)
 def fingerprint(payload: object, secret: bytes = b"") -> bytes:
     """32 hex digits that are the same for equal payloads, whatever the order of their keys.
 
-    With a *secret*, nobody without it can guess the payload from it. UsageError: a part of the
+    With a *secret*, the payload cannot be guessed without it. UsageError: a part of the
     payload is not data (a connection, a request, an open file …).
     """
     # No JSON begins with a ~, so bytes never equal the text, the number or the form they look like.
@@ -305,7 +305,7 @@ class Template:
 
     Different values of the fields make different keys: in every field but the last, the character
     that follows the field is percent-encoded, so that no value runs into the next one. Braces are
-    percent-encoded everywhere: what somebody types must not choose the cluster slot.
+    percent-encoded everywhere: what a user types must not choose the cluster slot.
     """
 
     def __init__(self, text: str, function: Callable[..., Any] | None = None) -> None:
@@ -515,8 +515,9 @@ def check_parameters(text: str, roots: list[str], function: Callable[..., Any]) 
 
 
 def check_ignored(text: str, function: Callable[..., Any], ignore: object) -> tuple[str, ...]:
-    """The parameters that are no part of the key on purpose. UsageError: *function* has no such
-    parameter, or the template has it as a field.
+    """Return the parameters that are left out of the key on purpose.
+
+    UsageError: *function* has no such parameter, or the template has it as a field.
     """
     names = checked_paths(ignore, "ignore")
     check_parameters(text, list(names), function)
@@ -527,8 +528,9 @@ def check_ignored(text: str, function: Callable[..., Any], ignore: object) -> tu
 
 
 def check_fields(text: str, function: Callable[..., Any], ignore: tuple[str, ...]) -> None:
-    """UsageError: the template has no field, so that all calls of *function* would share one value,
-    whatever their arguments. `self` and `cls` are none; *ignore* names others.
+    """UsageError: the template has no field, so all calls of *function* would share one value.
+
+    `self` and `cls` are no fields; *ignore* names others.
     """
     parameters = inspect.signature(function).parameters
     first = next(iter(parameters), None)

@@ -33,7 +33,7 @@ from .request import (
 
 
 class Redelivery:
-    """Waits for a request that nobody else waits for, and has it sent again if need be."""
+    """Waits for a request that has no caller, and has it sent again if need be."""
 
     __slots__ = ("_request", "_send_again", "_send_on")
 

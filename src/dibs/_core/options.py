@@ -40,7 +40,7 @@ class Settings:
         return "open" if self.is_disabled else policy
 
     def never_disabled(self) -> "Settings":
-        """The same for leaders and schedules: "closed" stays, also where dibs is disabled."""
+        """The settings for leaders and schedules: "closed" stays, also if dibs is disabled."""
         return Settings(self.namespace, self.on_outage)
 
 
@@ -73,7 +73,7 @@ class TryHoldKeywords(TypedDict, total=False):
     """Maximum seconds to wait for the key; its release wakes the caller. 0: do not wait. inf: for
     ever."""
     limit: int | None
-    """How many may hold the key at once, each with a lease of its own. None: one."""
+    """How many may hold the key at once, each with a separate lease. None: one."""
     at_least: Seconds
     """How long the key stays taken after it was acquired, even if it is released earlier."""
     fence: bool

@@ -230,7 +230,7 @@ class Cron:
         """The first fire after *after*. UsageError: there is none for fifty years."""
         fire = self._search(after // 1000 + 1)
         if fire is None:
-            raise UsageError(f"the cron expression {self._expression!r} does not fire any more")
+            raise UsageError(f"the cron expression {self._expression!r} never fires again")
         return fire * 1000
 
     def count(self, after: int, until: int) -> int:
@@ -406,7 +406,7 @@ class ScheduleKeywords(TypedDict, total=False):
     timezone: str | tzinfo
     """In which the cron expression is read: a name such as "Asia/Taipei", or a tzinfo."""
     missed: Missed
-    """What becomes of fires that nobody ran: "once" runs the last of them late, "skip" none."""
+    """What becomes of fires that were not run: "once" runs the last of them late, "skip" none."""
     ttl: Seconds
     """How long a crash of the machine that runs a fire keeps others from taking over."""
     at_least: Seconds
@@ -475,7 +475,7 @@ class ScheduleStep(NamedTuple):
     skip: int | None = None
     """Record this fire as over, without running it."""
     missed: int = 0
-    """How many fires nobody ran, nor will."""
+    """How many fires were not run, and will not be."""
     look_at: int = 0
     """If there is nothing to do: when there will be."""
 

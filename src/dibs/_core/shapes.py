@@ -277,7 +277,7 @@ def _bare(of: Any, owner: Any) -> Any:
 
 
 def _meaning(variable: TypeVar) -> Any:
-    """What a type variable stands for that nobody has bound."""
+    """What an unbound type variable stands for."""
     if variable.__constraints__:
         return cast(Any, Union)[variable.__constraints__]
     bound = variable.__bound__

@@ -78,7 +78,7 @@ class FormReader:
         self._text = _MOST_TEXT
 
     def add(self, piece: bytes) -> None:
-        """The next bytes."""
+        """Read the next bytes of the body."""
         data, start = self._held + piece, 0
         while (found := data.find(self._mark, start)) >= 0 and len(self._parts) < _MOST_PARTS:
             self._parts[-1].add(data[start:found])
@@ -116,7 +116,7 @@ class _Part:
         self._hash = hashlib.sha256()
 
     def add(self, data: bytes) -> None:
-        """The next bytes."""
+        """Read the next bytes of the body."""
         if self._head is None:
             self._content(data)
             return
@@ -196,7 +196,7 @@ class BodyHash:
         self._form = None if boundary is None else FormReader(boundary)
 
     def add(self, piece: bytes) -> None:
-        """The next bytes."""
+        """Read the next bytes of the body."""
         self._hash.update(piece)
         if self._form is not None:
             self._form.add(piece)

@@ -48,7 +48,7 @@ from .store import Store
 from .values import CacheMemory, Follower, Reader, drop_flight
 
 Results = dict[bytes, LoadAnswer | Exception]
-"""What a flight found for each key. A key that is missing is loaded by somebody else."""
+"""What a flight found for each key. A key that is missing is loaded elsewhere."""
 RequestedItems = dict[Any, tuple[CacheKeys, bytes, bytes]]
 """Item → its keys, a token, and when to load."""
 Share = Callable[[LoadRequest, float], Any]
@@ -77,10 +77,10 @@ class Batches:
         self._refresher = refresher
 
     def get(self, many: ManyRequest, share: Share) -> dict[Any, Any]:
-        """The value of each item: one read, one load for those that are missing. Not of all of
-        them: where the load returned none for an item, it is left out.
+        """Return the value of each item: one read, one load for those that are missing.
 
-        *share*: the value of one item, by a load that is shared. What the loads raise.
+        Items for which the loader returned no value are omitted. *share* loads one item, in a load
+        that callers share. What the loads raise is raised.
         """
         called_at = monotonic()
         found = self._read(many, called_at)
@@ -105,7 +105,7 @@ class Batches:
         share: Share,
         called_at: float,
     ) -> Any:
-        """The value of one item. None: the load was somebody else's, or is too old."""
+        """The value of one item. None: the load was another caller's, or is too old."""
         if isinstance(answer, Exception):
             raise answer
         return (
@@ -115,7 +115,7 @@ class Batches:
     # ---- reading
 
     def _read(self, many: ManyRequest, called_at: float) -> dict[Any, Any]:
-        """The values that are there, from memory or by one read. UsageError: a key is no value."""
+        """The stored values, from memory or by one read. UsageError: a key is no value."""
         found = self._in_memory(many, called_at)
         rest = [item for item in many.keys if item not in found]
         if not rest:
@@ -181,7 +181,7 @@ class Batches:
     # ---- loading
 
     def _alone(self, many: ManyRequest, item: Any) -> LoadRequest:
-        """The same for one item."""
+        """The request for one item."""
         return LoadRequest(many.keys[item], self._load_alone, (many, item), {})
 
     def _load_alone(self, many: ManyRequest, item: Any) -> Any:
@@ -193,7 +193,7 @@ class Batches:
     def _load(
         self, many: ManyRequest, missing: list[Any]
     ) -> dict[Any, LoadAnswer | Exception | None]:
-        """What one load finds for the items. None: somebody else loads that one already."""
+        """What one load finds for the items. None: another caller loads that one already."""
         outcomes: dict[Any, LoadAnswer | Exception | None] = dict.fromkeys(missing)
         flight, ours = self._flight_of(many, missing)
         if flight is not None:
@@ -203,7 +203,7 @@ class Batches:
         return outcomes
 
     def _flight_of(self, many: ManyRequest, missing: list[Any]) -> tuple[Flight | None, list[Any]]:
-        """One flight for all keys that nobody in this process loads; and their items."""
+        """One flight for all keys that this process does not load yet; and their items."""
         memory, flights = self._memory, self._memory.flights
         with memory.guard:
             ours: list[Any] = []
@@ -256,8 +256,10 @@ class Batches:
         results: Results,
         out: dict[Any, Outage],
     ) -> RequestedItems:
-        """Claim, in one write. Returns what has to be claimed again, because only we can see that
-        what is there is no value."""
+        """Claim, in one write, and return what has to be claimed again.
+
+        Only the client can see that the stored bytes are not a value.
+        """
         since = monotonic()
         try:
             found = self._loader.claim_all(list(asked.values()))
@@ -417,7 +419,7 @@ class Cache:
         return self._share(request, self._memory.flights, called_at, force=False)
 
     def refresh(self, request: LoadRequest) -> Any:
-        """The value, loaded now (by us, or by somebody who has just begun)."""
+        """The value, loaded now (by us, or by a caller who has just begun)."""
         return self._join_or_start(request, self._memory.refreshes, monotonic(), force=True)
 
     def peek(self, keys: CacheKeys) -> Found[Any] | None:
@@ -481,7 +483,7 @@ class Cache:
     def delete(
         self, key: bytes, lock: bytes, name: str, lasts: float, policy: OutagePolicy
     ) -> bool:
-        """The same for any key. *lasts*: for how long it is worth delivering, in an outage."""
+        """Delete the value of any key. *lasts*: how long it is worth delivering, in an outage."""
         self._reader.changed(key)
         try:
             deleted = self._deliver(invalidate_request(key, lock, monotonic() + lasts))
@@ -489,7 +491,7 @@ class Cache:
             return self._undelivered(outage, name, policy)
         if deleted == 0:
             raise UsageError(HELD)
-        # Once more: somebody may have read the old value, or begun a load, before it was deleted.
+        # Once more: a caller may have read the old value, or begun a load, before the delete.
         self._reader.changed(key)
         self._events.emit("invalidated", name)
         return True
@@ -577,7 +579,7 @@ class Cache:
             raise absent.as_unavailable() from None
 
     def _join(self, flight: Flight, keys: CacheKeys, called_at: float) -> LoadAnswer | None:
-        """The result of somebody else's flight. None: it may be older than the caller."""
+        """The result of another caller's flight. None: it may be older than this call."""
         if self._events.tracers:
             result = join_in_span(self._events, keys.name, flight)
         else:
@@ -591,7 +593,7 @@ class Cache:
         return answer
 
     def _resolve(self, request: LoadRequest, since: float, *, force: bool) -> LoadAnswer:
-        """A value, whatever it takes: somebody else's, our own load, or an old one.
+        """A value, whatever it takes: that of another load, of our own, or an old one.
 
         *since*: when the caller came, who may have waited for another flight already.
         """

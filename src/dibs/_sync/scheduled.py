@@ -57,7 +57,7 @@ class Fire(NamedTuple):
 
 
 class ScheduledFunction:
-    """A function, and when it is due. UsageError: it takes arguments that nobody can give."""
+    """A function, and when it is due. UsageError: it takes other arguments than `fire`."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ _log = logging.getLogger("dibs")
 _AFTER_OUTAGE = 1.0
 """Seconds until the next try, if Redis is unavailable."""
 _AFTER_ERROR = 10.0
-"""Seconds until the next try after an error that nobody expected: each is logged."""
+"""Seconds until the next try after an unexpected error: each is logged."""
 _DELIVER_FOR = 3600.0
 """How long the end of a fire is worth recording if Redis is unavailable at that moment."""
 
@@ -352,8 +352,10 @@ class Runner:
             _log.info(said, scheduled.key)
 
     def _refresh(self) -> int:
-        """Learn which fires are over by now, and what time it is: what the server's clock has
-        shown, so that no fire is early. In an outage, with "open", the time of this machine.
+        """Learn which fires are over by now, and what time it is.
+
+        The time is what the server's clock has shown, so that no fire is early. In an outage, with
+        "open", it is that of this machine.
         """
         since = monotonic()
         reply = self._ask(look_request(self._scheduled.last_key))
@@ -366,7 +368,7 @@ class Runner:
         return look.now
 
     def _record(self, fire: int, outcome: str, began: int, took_ms: int) -> None:
-        """*fire* is over."""
+        """Record that *fire* is over."""
         scheduled, now = self._scheduled, monotonic()
         self._last, self._awaited, self._before = max(self._last or 0, fire), None, None
         kept = kept_ms(scheduled.rule, fire)

@@ -145,7 +145,7 @@ class Store:
     ) -> list[Any]:
         """*replies*, where the server lacked scripts those after it was given them.
 
-        Each script is sent once; whoever still lacks it, as another node of a cluster does, gets
+        Each script is sent once; a server that still lacks it, as another node of a cluster, gets
         it with every request.
         """
         for give in (with_scripts_once, _with_scripts_each):
@@ -228,7 +228,7 @@ class Store:
 
     def _outage_began(self, cause: Cause) -> None:
         if self.is_closed:
-            return  # nobody who could be affected
+            return  # no caller is affected
         self.outages.began(cause, monotonic())
 
     def _recovered(self, cause: Cause, lasted: float) -> None:

@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple
 from .._interface import KeyInfo
 
 Change = Literal["present", "new", "taken", "changed", "renewed", "gone"]
-"""present: at the first look · new: the key is there now · taken: another holding of it ·
-changed: another kind or state · renewed: it is kept for longer · gone: it is not there any more."""
+"""present: at the first look · new: the key exists now · taken: another holding of it ·
+changed: another kind or state · renewed: it is kept for longer · gone: the key no longer exists."""
 
 SIGNS: dict[Change, str] = {
     "present": " ", "new": "+", "taken": ">", "changed": "*", "renewed": "~", "gone": "-",

@@ -40,6 +40,13 @@ def add_server(parser: argparse.ArgumentParser, *, json: bool = True) -> None:
         parser.add_argument("--json", action="store_true", help="print JSON, see the documentation")
 
 
+def add_key(parser: argparse.ArgumentParser, where: str = "") -> None:
+    """Add the options of a command that shows one key."""
+    parser.add_argument("key", help=f"whole, or as `dibs ls` shortens it{where}")
+    add_show_keys(parser)
+    add_server(parser)
+
+
 def add_show_keys(parser: argparse.ArgumentParser) -> None:
     """Add the option that shows what may be personal."""
     parser.add_argument(

@@ -215,7 +215,7 @@ class TableOutput:
         self._plain = LongTable(HEADINGS)
 
     def write(self, entries: list[KeyInfo]) -> None:
-        """Some of the rows; on a terminal with headings of their own."""
+        """Some of the rows; on a terminal with separate headings."""
         if self._terminal.console is not None:
             self._print(entries)
             return

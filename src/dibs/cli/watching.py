@@ -125,7 +125,7 @@ def _write(terminal: Terminal, each: Changed, args: argparse.Namespace) -> None:
 
 
 def log_line(each: Changed, *, whole: bool) -> str:
-    """`+ lease order:~1f0c2a9b web-1:77, 30 s left`"""
+    """Return a line such as `+ lease order:~1f0c2a9b web-1:77, 30 s left`."""
     entry = each.entry
     left = "" if each.change == "gone" else f", {duration(entry.remaining, 'no expiry')} left"
     words = [SIGNS[each.change], what(entry), shown_key(entry, whole=whole), who(entry) or "-"]

@@ -29,7 +29,7 @@ class Rights(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """The application's rules; None: nobody."""
+    """The application's rules; None: no one."""
 
     read: AccessRule
     release: AccessRule | None
@@ -280,8 +280,8 @@ def released(outcome: str) -> ConsoleResponse:
     """The answer to a release."""
     said = {
         "released": (200, "Released."),
-        "free": (409, "Nobody has it any more. Nothing was changed."),
-        "other": (409, "Somebody else has it now, or it was completed. Nothing was changed."),
+        "free": (409, "It is free already. Nothing was changed."),
+        "other": (409, "It has another holder now, or was completed. Nothing was changed."),
         "lost": (409, "It was not found again. Nothing was changed."),
     }
     status, text = said[outcome]
@@ -294,7 +294,7 @@ def released(outcome: str) -> ConsoleResponse:
 def explained(found: Facts | None, *, keys: bool) -> ConsoleResponse:
     """Why a key is as it is, as `dibs why` says it. *keys*: whole keys and notes."""
     if found is None:
-        return json_response(404, {"error": "It is not there any more."})
+        return json_response(404, {"error": "It no longer exists."})
     if not keys:
         found = found._replace(place=found.place._replace(key=shorten(found.place.key)))
     return json_response(200, {

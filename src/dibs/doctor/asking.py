@@ -173,7 +173,7 @@ def _of_database(chain: list[BaseException]) -> ConnectionFailure | None:
 
 
 def _unverified() -> ssl.SSLContext:
-    """Whoever answers is believed: nothing is sent over it."""
+    """Trust any certificate: nothing is sent over the connection."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

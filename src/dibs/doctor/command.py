@@ -247,7 +247,7 @@ DESCRIPTION = (
     "Nothing is written: commands are tried on a key that does not exist."
 )
 DOCTOR_EXIT_CODES = (
-    "exit code: 0 no error or warning, 1 errors or warnings, 2 wrong usage, 3 nobody answered"
+    "exit code: 0 no error or warning, 1 errors or warnings, 2 wrong usage, 3 no server answered"
 )
 
 

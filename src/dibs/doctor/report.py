@@ -250,7 +250,7 @@ def _end(facts: TargetFacts, found: list[Finding], style: ReportStyle) -> Iterat
 
 
 def report_json(facts: TargetFacts, found: list[Finding]) -> str:
-    """The same for programs: one object, on one line."""
+    """The report for programs: one object, on one line."""
     report: dict[str, Any] = {
         "target": facts.asked.address,
         "namespace": facts.asked.namespace,

@@ -87,7 +87,7 @@ COSTS = {
 ALL_THERE = frozenset(
     ("client|info", "client|kill", "command|info", "delex", "delifeq", "evalsha", "exists")
 )
-"""Those of them without which every feature is there."""
+"""Those of them that no feature needs."""
 _ENDING = ("client|info", "client|kill")
 
 

@@ -163,7 +163,7 @@ class ServerGatherer:
         self._learn(commands=verdicts, keys=keys, refusal=code, engine=engine)
 
     def _try_script(self) -> None:
-        """On a connection of its own, because a proxy that knows no EVAL closes it."""
+        """On a separate connection, because a proxy that knows no EVAL closes it."""
         verdict: CommandRight = "missing"
         try:
             with session(self._address, STEP_LIMIT) as opened:
@@ -275,9 +275,6 @@ def _other_protocol(
     if not is_tls and not is_http and answers_tls(where, 0.3):
         return ConnectionFailure("tls-required", "the server answers a TLS handshake on this port")
     return failure
-
-
-SLOTS = 16384
 
 
 class SeedGatherer:
@@ -447,7 +444,7 @@ class ClockGatherer:
         self._address = address
 
     def run(self) -> None:
-        """Ask it."""
+        """Ask the replica."""
         with suppress(Exception), session(self._address, STEP_LIMIT) as opened:
             self.clock = clock_of(opened)
         self.is_done = True

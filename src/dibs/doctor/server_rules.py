@@ -316,7 +316,7 @@ def without_namespace(facts: TargetFacts) -> Iterator[Finding]:
             "warning",
             "Another client of dibs uses this database without a namespace.",
             _SAME_KEY,
-            "Give it a namespace of its own: Dibs(url, namespace='shop:').",
+            "Give it a separate namespace: Dibs(url, namespace='shop:').",
         )
 
 
@@ -351,7 +351,7 @@ def foreign_types(facts: TargetFacts) -> Iterator[Finding]:
         "warning" if facts.asked.namespace else "note",
         f"Other programs have keys {where}: {listed}, of {keys.mine} that were looked at.",
         "A call for a key of another type raises a UsageError; these programs may delete leases.",
-        "Choose a namespace that nobody else uses: Dibs(url, namespace=…), here --namespace.",
+        "Choose a namespace that no other program uses: Dibs(url, namespace=…), here --namespace.",
     )
 
 
@@ -447,7 +447,7 @@ def _quoted(word: str) -> str:
 def _of(
     found: list[Lack], commands: Mapping[str, CommandRight], verdict: CommandRight
 ) -> list[Lack]:
-    """The same, with only the commands of this verdict."""
+    """*found*, with only the commands of *verdict*."""
     some = [
         Lack(verb, tuple(name for name in names if commands[name] == verdict))
         for verb, names in found
@@ -474,7 +474,7 @@ def any_password(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
             "auth-unset",
             "warning",
             f"The URL has a password, and {server.address} has none.",
-            "Whoever reaches the server can read and delete every key, without a password. Over"
+            "Anyone who reaches the server can read and delete every key, without a password. Over"
             " RESP2, dibs raises a UsageError at the first call.",
             "Set the password on the server, also in the configuration file; or remove it from the"
             " URL:",

@@ -49,8 +49,10 @@ def unmark_guarded(marks: MutableMapping[str, Any]) -> None:
 
 @functools.cache
 def _warn_of_login(name: str) -> None:
-    """Once for each route. Without the header, and without its scheme: some clients send the bare
-    credential in its place.
+    """Warn once for each route.
+
+    The warning contains neither the header nor its scheme: some clients send the bare credential in
+    its place.
     """
     _log.warning(
         "%s: the scheme of an Authorization header is not known to send the same header with a "
@@ -177,12 +179,13 @@ class OpenTransaction:
             await self._call(self._work.roll_back, NotFinal())
 
 
-# ---- reading a body that the framework has parsed, or that nobody wants
+# ---- reading a body that the framework has parsed, or that is not wanted
 
 
 def drain(read: Callable[[int], bytes], most: int) -> None:
-    """Read and drop up to *most* bytes: a client that is still sending would lose its connection,
-    and the response with it.
+    """Read and drop up to *most* bytes.
+
+    A client that is still sending would lose its connection, and the response with it.
     """
     while most > 0 and (piece := read(min(most, 65536))):
         most -= len(piece)

@@ -193,7 +193,7 @@ def identity_of(request: Any) -> Submitter:
 
 
 async def aidentity_of(request: Any) -> Submitter:
-    """The same, without blocking the event loop by a query."""
+    """Identify the user without blocking the event loop by a query."""
     options = _options()
     user = options.user(request) if options.user is not None else None
     if isinstance(user, Awaitable):

@@ -57,11 +57,14 @@ _CLAIMS, _ENDS = "dibs.claims", "dibs.ends"
 
 
 def install(app: Flask, dibs: Dibs | str, **options: Unpack[GuardKeywords[User]]) -> None:
-    """Guard the decorated views of *app* with *dibs*, which you close, or a URL.
+    """Guard the decorated views of *app*.
 
-    *user*: called without arguments while a request is handled. *service*: default: the import name
-    of the app. *secret*: default: the secret key of the app. All other options:
-    `dibs._http.policy.GuardOptions`.
+    Args:
+        dibs: A Dibs, which you close, or a URL.
+        user: Called without arguments while a request is handled.
+        service: Default: the import name of the app.
+        secret: Default: the secret key of the app.
+        **options: `dibs._http.policy.GuardOptions`.
     """
     checked = GuardOptions(**with_service(options, app.import_name))
     app.extensions["dibs"] = _AppGuard(Dibs(dibs) if isinstance(dibs, str) else dibs, checked)
@@ -70,9 +73,9 @@ def install(app: Flask, dibs: Dibs | str, **options: Unpack[GuardKeywords[User]]
 
 
 def _checked(app: Flask, wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
-    """*wsgi_app*; before the first request, all views are there. UsageError: one escapes its guard.
+    """*wsgi_app*, with a check of all views before the first request.
 
-    Flask accepts no further views then.
+    Flask accepts no further views then. UsageError: a view escapes its guard.
     """
     is_checked = False
 
@@ -229,8 +232,8 @@ def _is_stream(policy: Policy, response: FlaskResponse) -> bool:
 class Refused(HTTPException):
     """A request that was refused, for an error handler of the application.
 
-    `code` and `description` are those of any HTTPException, and so is its response: the document
-    that is sent without a handler. It is also the exception of its status, such as TooManyRequests.
+    `code`, `description` and the response are those of any HTTPException. It is also the exception
+    of its status, such as TooManyRequests. Without a handler, its response is sent.
     """
 
     problem: dict[str, Any]

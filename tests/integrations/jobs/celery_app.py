@@ -64,6 +64,11 @@ def until_started(self: Any, key: str) -> str:
     return _steered(self, key)
 
 
+@app.task(base=unique(dibs, "alone:{key}", until="start", alone=True, lease=LEASE), bind=True)
+def alone(self: Any, key: str) -> str:
+    return _steered(self, key)
+
+
 @app.task(base=unique(dibs, "hourly:{key}", until=3600, lease=LEASE), bind=True)
 def hourly(self: Any, key: str) -> str:
     return _steered(self, key)

@@ -72,6 +72,24 @@ def test_an_actor_is_unique_until_it_ends(jobs: Any, control: JobControl, key: s
     assert ended(third) == key
 
 
+def test_one_message_runs_and_one_waits(jobs: Any, control: JobControl, key: str) -> None:
+    """Never two at once, also if the first is tried again; the second begins after its end."""
+    first = jobs.alone.send(key)
+    control.started(key)
+    second = jobs.alone.send(key)
+    assert second.message_id != first.message_id
+    assert jobs.alone.send(key).message_id == second.message_id
+    control.send(key, "retry")
+    assert control.started(key).id == first.message_id
+    for each in range(3):
+        assert ended(jobs.plain.send(str(each))) == str(each)
+    assert control.runs(key) == [first.message_id] * 2
+    control.send(key)
+    assert control.started(key).id == second.message_id
+    control.send(key)
+    assert [ended(first), ended(second)] == [key] * 2
+
+
 def test_an_actor_can_be_unique_until_it_starts(jobs: Any, control: JobControl, key: str) -> None:
     """While it runs, one more may wait; a third is that one."""
     first = jobs.until_started.send(key)
@@ -288,3 +306,17 @@ def test_mistakes_and_outages_are_told_where_a_message_is_sent(broker: Server) -
 
 def same(x: int) -> int:
     return x
+
+
+def test_the_messages_of_a_group_are_unique(jobs: Any, control: JobControl, key: str) -> None:
+    """Claimed where they are sent; a duplicate is skipped, also if the first has ended by then."""
+    import dramatiq
+
+    parts = [jobs.work.message(key), jobs.work.message(key), jobs.plain.message(key)]
+    running = dramatiq.group(parts).run()
+    assert control.started(key).id == parts[0].message_id
+    assert jobs.work.send(key).message_id == parts[0].message_id
+    control.send(key)
+    assert [*running.get_results(block=True, timeout=30_000)] == [key, None, key]
+    eventually(lambda: not control.client.exists(f"unique:work:{key}"))
+    assert control.runs(key) == [parts[0].message_id]

@@ -74,6 +74,27 @@ async def test_a_second_task_is_the_one_that_waits(broker: Server, key: str) -> 
         assert other.task_id != first.task_id
 
 
+async def test_one_task_runs_and_one_waits(
+    broker: Server, control: JobControl, key: str, workers: list[Any]
+) -> None:
+    """Never two at once, also if the first is tried again; the second begins after its end."""
+    async with opened(broker) as app:
+        first = await app.alone.kiq(key)
+        await asyncio.to_thread(control.started, key)
+        second = await app.alone.kiq(key)
+        assert second.task_id != first.task_id
+        assert (await app.alone.kiq(key)).task_id == second.task_id
+        control.send(key, "retry")
+        assert (await asyncio.to_thread(control.started, key)).id == first.task_id
+        for each in range(3):
+            assert await ended(await app.plain.kiq(str(each))) == str(each)
+        assert control.runs(key) == [first.task_id] * 2
+        control.send(key)
+        assert (await asyncio.to_thread(control.started, key)).id == second.task_id
+        control.send(key)
+        assert [await ended(first), await ended(second)] == [key] * 2
+
+
 async def test_a_task_of_taskiq_is_unique_until_it_ends(
     workers: Any, broker: Server, control: JobControl, key: str
 ) -> None:
@@ -223,7 +244,7 @@ async def test_a_task_of_a_shared_broker_frees_its_key(broker: Server) -> None:
         shared.default_broker(queue)
 
         @unique(dibs, "work:{key}")
-        @shared.task(task_name="work")
+        @shared.task(task_name="shared")  # all brokers of the process see it
         async def work(key: str) -> str:
             return key
 

@@ -49,7 +49,7 @@ def test_the_key_is_short_until_the_job_is_sent(own_server: Server) -> None:
     events: list[Event] = []
     with Dibs(own_server.url, budget=5, listeners=[events.append]) as dibs:
         jobs = jobs_of(dibs, lease=2, queued=100)
-        with jobs.queueing(KEY, "a", delay=50) as token:
+        with jobs.queueing(KEY, "a", delay=50) as (token, _):
             begun = time.monotonic()
             eventually(lambda: time.monotonic() > begun + 3)
             assert 0 < remaining(own_server) <= 2
@@ -71,7 +71,7 @@ def test_a_worker_may_start_a_job_that_is_still_being_sent(own_server: Server) -
         Dibs(own_server.url, budget=5) as worker,
     ):
         jobs = jobs_of(worker, lease=2, queued=100)
-        with jobs_of(producer, lease=2, queued=100).queueing(KEY, "a") as token:
+        with jobs_of(producer, lease=2, queued=100).queueing(KEY, "a") as (token, _):
             run = jobs.start(KEY, Job("a", token))
         assert 0 < remaining(own_server) <= 2
         with run:
@@ -178,7 +178,7 @@ def test_a_message_whose_run_has_ended_elsewhere_gives_its_claim_back(own_server
         jobs = jobs_of(dibs)
         with jobs.start(KEY, Job("a", None, 1, sent_by="x")):
             pass
-        with jobs.queueing(KEY, "a") as token:
+        with jobs.queueing(KEY, "a") as (token, _):
             pass
         with pytest.raises(Duplicate):
             jobs.start(KEY, Job("a", token, 1, sent_by="x"))
@@ -207,11 +207,74 @@ def test_a_job_is_there_as_long_as_it_can_run(own_server: Server, can_run: bool)
             with pytest.raises(Duplicate), jobs.queueing(KEY, "b", 0.0, lambda _: True):
                 pass
         else:
-            with jobs.queueing(KEY, "b", 0.0, lambda entry: entry.note != "a") as token:
+            with jobs.queueing(KEY, "b", 0.0, lambda entry: entry.note != "a") as (token, _):
                 pass
             with jobs.start(KEY, Job("b", token)):  # it runs: only its lease can end it
                 with pytest.raises(Duplicate), jobs.queueing(KEY, "c", 0.0, lambda _: False):
                     pass
+
+
+def test_so_many_jobs_with_one_key_are_there_and_no_more(own_server: Server) -> None:
+    """Sent with a claim or by name; the end of any of them makes room for another one."""
+    with Dibs(own_server.url, budget=5) as dibs:
+        jobs = jobs_of(dibs, limit=2)
+        with jobs.queueing(KEY, "a") as first:
+            pass
+        with jobs.start(KEY, Job("b", None, 0)) as named:
+            assert named.key != first.key
+            with pytest.raises(Duplicate) as caught, jobs.queueing(KEY, "c"):
+                pass
+            assert caught.value.note == "a"
+            with pytest.raises(Duplicate):
+                jobs.start(KEY, Job("c", None, 0))
+            token = named.hand_on()
+        with pytest.raises(Duplicate), jobs.queueing(KEY, "c"):
+            pass
+        with jobs.start(named.key, Job("b", token, 1, sent_by=named.sending)):
+            pass
+        with jobs.queueing(KEY, "c") as third:
+            assert third.key == named.key
+        with jobs.start(first.key, Job("a", first.token, 0)):
+            with jobs.start(third.key, Job("c", third.token, 0)):
+                pass
+        assert not own_server.client().keys("report:*")
+
+
+@pytest.mark.parametrize("limit", [0, 101, True, 1.5])
+def test_a_limit_of_jobs_is_a_number(limit: Any) -> None:
+    """From 1 to 100."""
+    with pytest.raises(UsageError, match="from 1 to 100"):
+        UniqueOptions(limit=limit)
+
+
+def test_a_turn_is_taken_by_one_job_and_kept_for_its_retry(own_server: Server) -> None:
+    """One that waits keeps its key; one that is revoked before its retry gives its turn back."""
+    with Dibs(own_server.url, budget=5) as dibs:
+        jobs = jobs_of(dibs, until="start", alone=True)
+        with jobs.queueing(KEY, "a") as (first, _):
+            pass
+        with jobs.start(KEY, Job("a", first, 0)) as run:
+            with jobs.queueing(KEY, "b") as (second, _):
+                pass
+            with pytest.raises(Duplicate) as caught:
+                jobs.start(KEY, Job("b", second, 0))
+            assert jobs.comes_again_in(caught.value, Job("b", second, 0)) == 1.0
+            with pytest.raises(Duplicate), jobs.queueing(KEY, "c"):
+                pass
+            token = run.hand_on()
+        with pytest.raises(Duplicate):
+            jobs.start(KEY, Job("b", second, 0))
+        assert jobs.give_back(KEY, str(token))
+        with jobs.start(KEY, Job("b", second, 0)):
+            pass
+        assert not own_server.client().keys("job:alone:*")
+
+
+@pytest.mark.parametrize("until", ["end", 60])
+def test_alone_goes_with_until_start(until: Any) -> None:
+    """Otherwise no two jobs run at once anyway."""
+    with pytest.raises(UsageError, match='alone=True goes with until="start"'):
+        UniqueOptions(until=until, alone=True)
 
 
 def test_an_id_that_is_sent_again_is_another_run(own_server: Server) -> None:
@@ -219,7 +282,7 @@ def test_an_id_that_is_sent_again_is_another_run(own_server: Server) -> None:
     with Dibs(own_server.url, budget=5) as dibs:
         jobs = jobs_of(dibs)
         for _ in range(2):
-            with jobs.queueing(KEY, "nightly") as token:
+            with jobs.queueing(KEY, "nightly") as (token, _):
                 pass
             with jobs.start(KEY, Job("nightly", token, 0)):
                 pass
@@ -244,6 +307,28 @@ def test_one_unique_on_two_jobs_needs_their_names_in_the_template(own_server: Se
 
 
 def own_task(task: str) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("template", "is_shared"),
+    [("{account}:mail", True), ("{account.id}:mail", True), ("{task}:mail", False), ("a", False)],
+)
+def test_two_jobs_with_the_same_keys_are_a_line_in_the_log(
+    own_server: Server, caplog: pytest.LogCaptureFixture, template: str, is_shared: bool
+) -> None:
+    """Each has its own `unique`, which may be what is wanted. A job may be declared twice."""
+    with Dibs(own_server.url) as dibs, Dibs(own_server.url, namespace="other:") as other:
+        for client, task, mine in [
+            (dibs, "invoice", "{account}:mail"),
+            (dibs, "invoice", "{account}:mail"),
+            (other, "reminder", template),
+            (dibs, "reminder", template),
+        ]:
+            assert not caplog.records
+            UniqueJobs(client, UniqueKey(mine, report, UniqueOptions(), task))
+        lines = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+        said = f"{template}: invoice and reminder have the same keys"
+        assert [each.startswith(said) for each in lines] == ([True] if is_shared else [])
 
 
 def test_mistakes_name_the_job(own_server: Server) -> None:

@@ -133,7 +133,7 @@ def _guard_within(policy: Policy, view: View, within: TransactionOpener[Any]) ->
 
 
 def _rendered(request: Any, response: Any) -> Any:
-    """*response* with its body: templates, and responses of Django REST framework, have none yet"""
+    """Render *response*: templates, and responses of Django REST framework, have no body yet."""
     if getattr(response, "is_rendered", True):
         return response
     view = (getattr(request, "parser_context", None) or {}).get("view")
@@ -311,8 +311,9 @@ def _worked(claim: "Claim", work: Callable[[], Any]) -> Any:
 
 
 def _is_client_error(error: BaseException) -> bool:
-    """True: it becomes a 4xx, by Django or by Django REST framework: the client may correct the
-    request and try again.
+    """Whether Django or Django REST framework makes a 4xx of it.
+
+    Then the client may correct the request and try again.
     """
     return isinstance(error, _CLIENT_ERRORS) or 400 <= getattr(error, "status_code", 0) < 500
 
@@ -381,8 +382,9 @@ async def _wait_for(task: "asyncio.Task[Any]") -> None:
 async def _arun_in_threads(
     policy: Policy, name: str, request: Any, submission: Any, work: Callable[[], Awaitable[Any]]
 ) -> HttpResponseBase:
-    """An async view under WSGI has an event loop of its own, which ends with the view: the claim
-    is made by a `Dibs` in a thread instead.
+    """Claim with a `Dibs` in a thread.
+
+    An async view under WSGI runs in an event loop that ends with the view.
     """
     held = await sync_to_async(sync_claims.claim_request, thread_sensitive=False)(
         _dibs(), policy, name, submission
@@ -429,8 +431,9 @@ def _is_stream(response: Any) -> bool:
 def _end_with(
     response: Any, policy: Policy, end: Callable[[Recording], object], fail: Callable[[], object]
 ) -> None:
-    """End the claim with the response: now, once it is rendered, or when its stream ends; and not
-    before the transactions around the view have ended, as those of ATOMIC_REQUESTS.
+    """End the claim with the response: now, once it is rendered, or when its stream ends.
+
+    It does not end before the transactions around the view, as those of ATOMIC_REQUESTS.
     """
     ended = functools.partial(_end_when_committed, response, policy, end, fail)
     if not _is_later(response):
@@ -501,7 +504,7 @@ def _answer(request: Any, response: Response) -> HttpResponseBase:
 
 
 async def _aanswer(request: Any, response: Response) -> HttpResponseBase:
-    """The same in an event loop. A page may query the user: what is not async runs in a thread."""
+    """Answer in an event loop. A page may query the user: what is not async runs in a thread."""
     make = _page_maker(response)
     if make is None:
         return _response(response)

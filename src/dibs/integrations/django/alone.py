@@ -60,7 +60,11 @@ class Alone:
     """How long a command may take to end after it was interrupted, in seconds."""
 
     def execute(self, *args: Any, **options: Any) -> Any:
-        """Run it as soon as it is alone. CommandError: see the exit codes of this module."""
+        """Run the command once it is alone.
+
+        Raises:
+            CommandError: See the exit codes of this module.
+        """
         name = type(self).__module__.rpartition(".")[2]
         with taking_turns(self, self.alone_key or key_of(name), name) as is_granted:
             return super().execute(*args, **options) if is_granted else None  # type: ignore[misc]

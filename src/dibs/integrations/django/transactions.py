@@ -33,9 +33,11 @@ class _Atomic:
 def atomic(
     using: str | None = None, *, durable: bool = False
 ) -> Callable[[], AbstractContextManager[None]]:
-    """For `once(within=atomic())`: `transaction.atomic` with these arguments, and typed.
+    """Open `transaction.atomic` for `once(within=atomic())`, with types.
 
-    *using*: the alias of the database. *durable*: RuntimeError inside of another transaction.
+    Args:
+        using: The alias of the database.
+        durable: Raise RuntimeError inside another transaction.
     """
     return _Atomic(using, durable=durable)
 
@@ -55,17 +57,21 @@ def when_committed(committed: Callable[[], object], rolled_back: Callable[[], ob
 
     for each in open_ones:
         if not django_transaction(each.alias).on_end(ended):
-            ended(is_committed=True)  # nobody will see it
+            ended(is_committed=True)  # its end cannot be seen
     if not open_ones:
         committed()
 
 
 def fenced(rows: Any, lease: "Lease | AsyncLease", **values: object) -> None:
-    """Set *values* in the row that the queryset *rows* has, unless a later holder has written.
+    """Set *values* in the one row of the queryset *rows*, unless a later holder has written.
 
     Its field `fence` gets the fence of *lease*: `fenced(Account.objects.filter(pk=7), lease,
-    balance=100)`, in one statement. LeaseLost: a later holder has written, and nothing was changed.
-    LookupError: there is no row. UsageError: *lease* has no fence.
+    balance=100)`, in one statement.
+
+    Raises:
+        LeaseLost: A later holder has written; nothing was changed.
+        LookupError: There is no row.
+        UsageError: *lease* has no fence.
     """
     fence = checked_fence(lease)
     if rows.filter(fence__lte=fence).update(fence=fence, **values):

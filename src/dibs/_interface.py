@@ -24,6 +24,7 @@ from ._core.inspection import (
     is_shortened,
     printable,
     shorten,
+    token_hint,
 )
 from ._core.keys import Seconds, Template, answering, fingerprint, seconds
 from ._core.lease import UNGUARDED, token_for
@@ -108,6 +109,7 @@ if TYPE_CHECKING:
         "shorten",
         "shown",
         "throttling",
+        "token_hint",
         "transactions",
     ]  # fmt: skip
 

@@ -88,6 +88,17 @@ async def _hand_over(leases: AsyncLeases, lease: LeaseState, ttl: float) -> byte
 
 async def _give_permit(leases: AsyncLeases, lease: LeaseState, ttl: float) -> bytes:
     """The same for a permit."""
+    lease.is_over = True  # or a renewal would look for a token that it does not have any more
+    try:
+        return await _rename_permit(leases, lease, ttl)
+    except BaseException:
+        lease.is_over = False
+        if lease.call.options.renew:
+            leases.renewer.keep(lease)
+        raise
+
+
+async def _rename_permit(leases: AsyncLeases, lease: LeaseState, ttl: float) -> bytes:
     call, secret = lease.call, secret_of(leases.new_token())
     is_closed = call.options.on_outage == "closed"
     until = 0.0 if is_closed else lease.deadline

@@ -117,11 +117,14 @@ async def enqueue_job(
     queueing = jobs.queueing(key, job_id, delay, functools.partial(_can_run, pool))
     async with AsyncExitStack() as stack:
         try:
-            token, key = await stack.enter_async_context(queueing)
+            token, key, at = await stack.enter_async_context(queueing)
         except Duplicate as error:
             answer = jobs.answer(error, args, sent, functools.partial(_existing, pool, kwargs))
             return await answer if inspect.isawaitable(answer) else answer
         claim = _Claim(token, key, kwargs.get("_queue_name") or pool.default_queue_name)
+        if at is not None:
+            delay = at
+            kwargs.update(_defer_until=None, _defer_by=at or None)
         await _keep(pool, claim_id, claim, jobs.in_queue(delay))
         enqueue: Any = pool.enqueue_job
         job = await enqueue(name, *args, _job_id=job_id, **kwargs, **{CLAIM: claim_id})

@@ -117,6 +117,8 @@ class _UniqueTask(Task):
                 return self._answer(error, args, kwargs, task_id, options)
             own: dict[str, Any] = options.pop("headers", None) or {}
             headers = {**own, TOKEN: sending.token, KEY: sending.key}
+            if sending.delay is not None:
+                options = {**options, "eta": None, "countdown": sending.delay}
             return send(new_id, *positional, headers=headers, **options)
         return None
 

@@ -14,7 +14,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, ParamSpec, TypeVar, Unpack, cast
 
 from . import needs
@@ -151,8 +151,13 @@ class UniqueQueue(Queue):
                 sending = stack.enter_context(jobs.queueing(key, job.id, delay, self._can_run))
             except Duplicate as error:
                 return jobs.answer(error, job.args, job.kwargs, self._there)
-            job.meta[TOKEN], job.meta[KEY] = sending
-            return send()
+            job.meta[TOKEN], job.meta[KEY], at = sending
+            if at is None:
+                return send()
+            if not at:
+                return super().enqueue_job(job)
+            return super().schedule_job(job, datetime.now(UTC) + timedelta(seconds=at))
+        return None
 
     def _there(self, job_id: str) -> Any:
         """The job that has the key."""

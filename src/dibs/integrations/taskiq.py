@@ -116,6 +116,8 @@ class _UniqueKicker(AsyncKicker[..., Any]):
                 return await answer if inspect.isawaitable(answer) else answer
             # Another one: a kicker can be used for several tasks, and labels may be the task's own.
             labels = {**self.labels, TOKEN: sending.token, KEY: sending.key}
+            if sending.delay is not None:
+                labels["delay"] = sending.delay
             kicker = AsyncKicker[..., Any](self.task_name, self.broker, labels, self.return_type)
             return await kicker.with_task_id(task_id).kiq(*args, **kwargs)
 

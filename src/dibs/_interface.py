@@ -34,8 +34,7 @@ from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
 from ._core.schedule import next_fires
 from ._core.shapes import returned_type
 from ._core.throttle import ThrottleKeywords, Throttling
-from ._databases import NotOurs
-from ._databases import django as django_transaction
+from ._databases import NotOurs, open_in_django
 from ._forks import RenewedLock, fork_safe_lock
 from ._server.die_with_parent import ended_with_parent
 from .errors import Duplicate, UsageError
@@ -92,7 +91,6 @@ if TYPE_CHECKING:
         "claiming",
         "cut",
         "ddl",
-        "django_transaction",
         "ended_with_parent",
         "exactly",
         "fingerprint",
@@ -101,6 +99,7 @@ if TYPE_CHECKING:
         "is_shortened",
         "lend",
         "next_fires",
+        "open_in_django",
         "printable",
         "refusal_in",
         "remaining",

@@ -337,7 +337,7 @@ def test_who_waits_also_waits_for_the_server(
 
 
 def test_without_a_server_nothing_runs() -> None:
-    """69: somebody else may be running it."""
+    """69: another machine may be running it."""
     done = run_child("redis://127.0.0.1:1", "run", "nightly", "--", "echo", "ran")
     assert (done.code, done.out) == (69, "") and "not run" in done.err
 

@@ -72,8 +72,8 @@ class UniqueKeywords(TypedDict, total=False):
     lease: Seconds
     """How long the key stays taken after the worker is lost."""
     on_duplicate: "Literal['return', 'raise'] | Callable[..., Any]"
-    """What a caller gets that enqueues a duplicate: the job that is there, the error `Duplicate`,
-    or what a function returns, which gets the error and the arguments of the job that it names."""
+    """What a caller gets that enqueues a duplicate: the existing job, the error `Duplicate`, or
+    what a function returns, which gets the error and the arguments of the job that it names."""
     on_outage: OutagePolicy | None
     """"open" goes on unguarded, "closed" raises Unavailable. None: the policy of the client."""
 
@@ -164,8 +164,8 @@ class UniqueOptions:
         self._tasks.add(task)
         if len(self._tasks) > 1 and TASK not in template:
             names = " and ".join(sorted(self._tasks)[:2])
-            said = f"{template!r} is used by {names}, which would be duplicates of each other"
-            raise UsageError(f"{said}: add {{task}}, or call unique() for each")
+            message = f"{template!r} is used by {names}, which would be duplicates of each other"
+            raise UsageError(f"{message}: add {{task}}, or call unique() for each")
 
 
 class TransactionOptions(UniqueOptions):
@@ -341,8 +341,10 @@ class UniqueKey:
     def queue_request(self, key: str, job_id: str) -> ClaimRequest:
         """The claim on *key* for a job that is sent. UsageError: its id is too long."""
         if len(job_id) > LONGEST_ID:
-            said = f"the id of a job may have {LONGEST_ID} characters; this one has {len(job_id)}"
-            raise UsageError(f"{self.task or self.name}: {said}")
+            message = (
+                f"the id of a job may have {LONGEST_ID} characters; this one has {len(job_id)}"
+            )
+            raise UsageError(f"{self.task or self.name}: {message}")
         return ClaimRequest(key, self.options.claim, None, self.name, job_id)
 
     def turns(self, key: str, job: Job) -> list[ClaimRequest]:
@@ -354,10 +356,10 @@ class UniqueKey:
             options = ClaimOptions(
                 window=options.window, after="release", wait=job.patience, **self.options.terms
             )
-        anew = ClaimRequest(text, options, None, name, job.id)
+        fresh = ClaimRequest(text, options, None, name, job.id)
         if not job.has_started or (own := claimed_by(key, job.token)) is None:
-            return [anew]
-        return [ClaimRequest(text, options, None, name, None, own[1]), anew]
+            return [fresh]
+        return [ClaimRequest(text, options, None, name, None, own[1]), fresh]
 
     def look_request(self, key: str, job_id: str) -> ClaimRequest:
         """The same as `queue_request`, which waits for a moment."""
@@ -403,9 +405,9 @@ class UniqueKey:
 
 
 def claimed_by(key: str, token: str | None) -> tuple[str, str] | None:
-    """What the message of a job with *key* has claimed, which nobody renews: a key and its token.
+    """The key that the message of a job with *key* has claimed, and its token. None: nothing.
 
-    None: nothing.
+    The claim is not renewed.
     """
     if token in (None, STARTED):
         return None

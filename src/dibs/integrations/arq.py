@@ -72,13 +72,13 @@ def unique(
         UsageError: An option is invalid, a field is missing, or another function has the same
             `unique(…)` without `{task}`.
     """
-    made = UniqueOptions(**options)
+    settings = UniqueOptions(**options)
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         called: Any = function
         first = next(iter(_parameters(called)), None)
         sent = without_parameters(called, [first] if first else [])
-        key = UniqueKey(template, sent, made, f"{called.__module__}.{called.__qualname__}")
+        key = UniqueKey(template, sent, settings, f"{called.__module__}.{called.__qualname__}")
         guarded: Any = _guarded(called, AsyncUniqueJobs(dibs, key))
         return guarded
 

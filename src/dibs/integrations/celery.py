@@ -63,13 +63,13 @@ def unique(dibs: Dibs, template: str, **options: Unpack[TransactionKeywords]) ->
             *template*, another task has the same template without `{task}`, or a base class before
             this one has a `__call__`, which would bypass it.
     """
-    made = TransactionOptions(**options)
+    settings = TransactionOptions(**options)
 
     class Unique(_UniqueTask):
         """A task whose calls are unique."""
 
         abstract = True
-        dibs_settings = (dibs, template, made)
+        dibs_settings = (dibs, template, settings)
 
     return Unique
 

@@ -287,7 +287,7 @@ class Strikes:
         with self._lock:
             due = [action for action in ACTIONS if (name, action) in self._due]
             # Not all at once: the work has to come to its later statements as well.
-            often = 100 if name in RARE else 10
+            often = 200 if name in RARE else 40
             if self._chance.random() >= (often * self._likely if due else self._likely):
                 return None
             action = self._chance.choice(due or ACTIONS)

@@ -66,7 +66,7 @@ class Transaction(ABC):
 
     @property
     def end(self) -> End:
-        """What became of it, after its context manager has ended without an error."""
+        """Its outcome, after its context manager has ended without an error."""
         return "unknown"
 
     def on_end(self, outcome: CommitListener) -> bool:
@@ -523,13 +523,20 @@ class _Django(Transaction):
         connection = self._connection
         if not connection.commit_on_exit:  # autocommit is off: its COMMIT calls no hook
             return False
-        if connection.atomic_blocks[0]._from_testcase:  # never committed; a test goes on inside
+        if _is_of_test_case(connection):
             outcome(True)
         elif connection.closed_in_transaction:
             outcome(False)
         else:
             connection.on_commit(_Ending(outcome), robust=True)
+            # Before those of the application: one that raises would drop the others.
+            connection.run_on_commit.insert(0, connection.run_on_commit.pop())
         return True
+
+
+def _is_of_test_case(connection: Any) -> bool:
+    """Whether it is in the transaction of a test, which goes on inside and never commits."""
+    return connection.atomic_blocks[0]._from_testcase
 
 
 class _Ending:
@@ -605,3 +612,10 @@ def transaction_of(value: Any, manager: Any = None) -> Transaction:
 def django(using: str | None) -> Transaction:
     """The transaction that Django has open for the database *using*."""
     return _Django(using)
+
+
+def open_in_django() -> list[Transaction]:
+    """The transactions that Django has open in this thread, and that will end."""
+    found = import_module("django.db").connections.all(initialized_only=True)
+    opened = [each for each in found if each.in_atomic_block and not _is_of_test_case(each)]
+    return [_Django(each.alias) for each in opened]

@@ -223,13 +223,13 @@ class EventSink:
     def _find(self, key: EventKey) -> Counter:
         """What counts such events, for all listeners that do."""
         kind, name, guarded = key
-        found: list[Counter] = []
+        counters: list[Counter] = []
         for listener in self._counting[kind]:
             try:
-                found.append(listener.counter(kind, name, guarded=guarded))
+                counters.append(listener.counter(kind, name, guarded=guarded))
             except Exception:
                 _failed(kind)
-        count = found[0] if len(found) == 1 else _counting_with(found, kind)
+        count = counters[0] if len(counters) == 1 else _counting_with(counters, kind)
         if len(self._counters) < _MOST_COUNTERS:
             self._counters[key] = count
             if guarded and not self._wanted[kind]:

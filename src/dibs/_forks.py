@@ -81,18 +81,18 @@ def fork_safe_lock() -> threading.RLock:
 
 
 def _take_locks() -> None:
-    found = [reference() for reference in list(_locks)]
+    candidates = [reference() for reference in list(_locks)]
     # In one order: two threads may fork at the same time.
-    taken = sorted([lock for lock in found if lock is not None], key=id)
-    for lock in taken:
+    locks = sorted([lock for lock in candidates if lock is not None], key=id)
+    for lock in locks:
         lock.acquire()
-    _taken[:] = taken
+    _taken[:] = locks
 
 
 def _give_locks_back() -> None:
-    taken = _taken[:]
+    locks = _taken[:]
     _taken.clear()
-    for lock in taken:
+    for lock in locks:
         lock.release()
 
 

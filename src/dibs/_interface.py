@@ -24,6 +24,7 @@ from ._core.inspection import (
     is_shortened,
     printable,
     shorten,
+    token_hint,
 )
 from ._core.keys import Seconds, Template, answering, fingerprint, seconds
 from ._core.lease import UNGUARDED, token_for
@@ -33,8 +34,7 @@ from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
 from ._core.schedule import next_fires
 from ._core.shapes import returned_type
 from ._core.throttle import ThrottleKeywords, Throttling
-from ._databases import NotOurs
-from ._databases import django as django_transaction
+from ._databases import NotOurs, open_in_django
 from ._forks import RenewedLock, fork_safe_lock
 from ._server.die_with_parent import ended_with_parent
 from .errors import Duplicate, UsageError
@@ -91,7 +91,6 @@ if TYPE_CHECKING:
         "claiming",
         "cut",
         "ddl",
-        "django_transaction",
         "ended_with_parent",
         "exactly",
         "fingerprint",
@@ -100,6 +99,7 @@ if TYPE_CHECKING:
         "is_shortened",
         "lend",
         "next_fires",
+        "open_in_django",
         "printable",
         "refusal_in",
         "remaining",
@@ -109,6 +109,7 @@ if TYPE_CHECKING:
         "shorten",
         "shown",
         "throttling",
+        "token_hint",
         "transactions",
     ]  # fmt: skip
 

@@ -156,7 +156,7 @@ def alive(holder: str | None) -> Literal["running", "stopped", "ended", "unknown
 
 
 def _state_of(pid: str) -> Literal["running", "stopped", "ended"]:
-    """Of a process that is there, as Linux says; elsewhere it is running."""
+    """The state of an existing process, as Linux says; elsewhere it is running."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             state = file.read().rpartition(")")[2].split()[0]

@@ -124,9 +124,9 @@ HEADINGS = ("KEY", "WHAT", "HOLDER", "LEFT", "AGE", "SIZE", "DETAILS")
 
 def row(entry: KeyInfo, *, whole: bool) -> list[str]:
     """The cells of a table, in the order of `HEADINGS`."""
-    key, said = shown_key(entry, whole=whole), details(entry, whole=whole)
+    key, text = shown_key(entry, whole=whole), details(entry, whole=whole)
     age = duration(entry.age)
-    return [key, what(entry), who(entry), _left(entry), age, _length(entry), said]
+    return [key, what(entry), who(entry), _left(entry), age, _length(entry), text]
 
 
 def _left(entry: KeyInfo) -> str:
@@ -227,8 +227,8 @@ def meaning(entry: KeyInfo) -> str:
         case "permits":
             return "Others get a permit if fewer than their limit are held; else they get Busy."
         case "claim":
-            said = "Duplicates are refused or wait. While it runs, it is renewed; if its process"
-            return f"{said} has died, it is free {when}."
+            text = "Duplicates are refused or wait. While it runs, it is renewed; if its process"
+            return f"{text} has died, it is free {when}."
         case "done":
             return f"Duplicates are refused or get its result, for {left}."
         case "cached" if entry.loading is not None:
@@ -342,7 +342,7 @@ def listed(found: Facts, *, whole: bool) -> list[tuple[str, str]]:
     """Names and values, for people."""
     entry = found.entry
     known = [("namespace", printable(found.place.namespace) or "(none)")]
-    is_record = entry.kind == "schedule"  # nobody holds it, and it does not become free
+    is_record = entry.kind == "schedule"  # it has no holder, and does not become free
     hidden = ("age", "token hint", *(("holder", "left") if is_record else ()))
     known += [each for each in facts(entry, whole=whole) if each[0] not in hidden]
     if entry.age is not None and not is_record:

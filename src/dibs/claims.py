@@ -1,7 +1,7 @@
 """The claims that are open here: in this task or thread, and in this process.
 
 A claim is open from its `with` until its end. One that is never ended, because its `__enter__`
-has no `__exit__`, is kept alive for as long as anything refers to it, and leaked after that.
+has no `__exit__`, is renewed for as long as anything refers to it, and leaked after that.
 `clear_current_claims()` at the end of a request or job makes sure that nothing is left open.
 """
 
@@ -22,7 +22,7 @@ class OpenClaim(Protocol):
         ...
 
     def leak(self, cause: str) -> None:
-        """Stop keeping it alive: its key is free when its lease runs out. *cause*: a code."""
+        """Stop renewing it, because of *cause* (a code): the key is free when it expires."""
         ...
 
 
@@ -83,8 +83,8 @@ def closed(claim: OpenClaim) -> None:
 
 
 def _open_here() -> list[tuple[OpenClaim, int]]:
-    found = [(each.claim(), each.by) for each in _here.get()]
-    return [(claim, by) for claim, by in found if claim is not None and id(claim) in _everywhere]
+    claims = [(each.claim(), each.by) for each in _here.get()]
+    return [(claim, by) for claim, by in claims if claim is not None and id(claim) in _everywhere]
 
 
 def _is_open(opened: _Opened) -> bool:

@@ -176,10 +176,10 @@ class Cause(str):
 
     def __new__(cls, sentence: str, code: str = OTHER) -> "Cause":
         """Keep the code of a *sentence* that is a Cause, unless another one is given."""
-        made = super().__new__(cls, sentence)
+        cause = super().__new__(cls, sentence)
         known = sentence.code if isinstance(sentence, Cause) else OTHER
-        made.code = known if code == OTHER else code
-        return made
+        cause.code = known if code == OTHER else code
+        return cause
 
 
 class Unavailable(DibsError):

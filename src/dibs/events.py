@@ -212,7 +212,7 @@ class Event:
     """busy, duplicate: seconds until the key is free at the latest. throttled: until the next call
     is allowed."""
     state: Literal["running", "done"] | None = None
-    """duplicate: whether the first one is still at work."""
+    """duplicate: whether the first one is still running."""
     source: Source | None = None
     """duplicate, replayed, mismatch: "table" where the database of `within` has answered."""
     fence: int | None = None

@@ -303,6 +303,29 @@ async def test_a_second_database_decides_too(
             assert (await till.submit()).is_replay and till.world.paid() == 1
 
 
+@every_view
+async def test_an_error_after_the_commit_does_not_let_a_retry_run(
+    valkey: Server, new_database: Callable[[str], Database], view: View
+) -> None:
+    """As that of a broker to which the view hands a job `on_commit`: the order is there."""
+    transaction: Any = import_module("django.db.transaction")
+    async with opened(view, valkey, new_database("sqlite")) as till:
+        errors = [OSError("no broker")]
+
+        def enqueue() -> None:
+            if errors:
+                raise errors.pop()
+
+        till.during = lambda: transaction.on_commit(enqueue, using=till.world.alias)
+        assert (await till.submit()).status == 500
+        again = await till.submit()
+        assert (again.status, till.world.paid(), len(till.runs)) in ANSWERED
+
+
+ANSWERED = [(201, 1, 1), (409, 1, 1)]
+"""The order that was committed, or that it is done."""
+
+
 async def test_a_commit_that_fails_is_an_error_of_the_view(
     valkey: Server, new_database: Callable[[str], Database]
 ) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from dibs import Dibs
-from dibs.integrations.fastapi import Policy
+from dibs.integrations.asgi import DibsMiddleware
+from dibs.integrations.fastapi import Policy, install
 from tools.docsite import docstrings, drawing, navigation, signatures, sources
 
 
@@ -118,6 +119,14 @@ def test_inherited_options_have_their_meaning() -> None:
     listed = signatures.parameters(Dibs.hold, docstrings.read(Dibs.hold))
     assert "ttl" in [each.name for each in listed]
     assert [each.name for each in listed if not each.meaning] == []
+
+
+def test_options_of_an_integration_have_their_meaning() -> None:
+    """That of all frameworks, and what this one adds to it."""
+    for thing, own in ((install, "Default: the title of the app."), (DibsMiddleware, "")):
+        listed = signatures.parameters(thing, docstrings.read(thing))
+        meanings = {each.name: each.meaning for each in listed}
+        assert meanings["service"].endswith(own) and meanings["session_cookie"]
 
 
 def test_types_are_short() -> None:

@@ -47,8 +47,9 @@ def main() -> int:
     arguments = _arguments()
     RESULTS.parent.mkdir(exist_ok=True)
     before = _killed() if arguments.again else {}
-    RESULTS.write_text("".join(before.values()))
-    mutants = [each for each in _chosen(arguments) if each.name not in before]
+    mutants = _chosen(arguments)
+    # Those of another sample would count as noticed, and what survived of it not as missed.
+    RESULTS.write_text("".join([before[each.name] for each in mutants if each.name in before]))
     for stage in _stages(arguments):
         killed = _killed()
         _in_fork(stage, [each for each in mutants if each.name not in killed])

@@ -107,8 +107,7 @@ class Mutating:
         self, session: pytest.Session, items: dict[str, pytest.Item], mutants: Iterator[Mutant]
     ) -> None:
         functions = library_functions()
-        first, *_, last = session.items
-        runtestprotocol(first, nextitem=last, log=False)  # servers are started here, for all forks
+        _start_servers(session.items)
         for mutant in mutants:
             chosen = [items[test] for test in self._reach.of(mutant) if test in items]
             tried = self._try(session, mutant, chosen, functions) if chosen else UNREACHED
@@ -130,6 +129,16 @@ class Mutating:
 
 
 UNREACHED = Tried("unreached", "")
+
+
+def _start_servers(items: list[pytest.Item]) -> None:
+    """Run a test on each engine, so that no fork has to start one."""
+    on_engine = {
+        getattr(item, "callspec", None) and item.callspec.params.get("server"): item
+        for item in reversed(items)
+    }
+    for item in on_engine.values():
+        runtestprotocol(item, nextitem=items[-1], log=False)
 
 
 def _is_noticed(items: list[pytest.Item], budget: float, begin: Begin) -> bool:

@@ -457,8 +457,8 @@ async def _resume(
     if isinstance(outcome, HeldElsewhere):
         if outcome.value is None:
             return LeaseLost(call.text, None, call.name)
-        found = read_record(outcome.value, outcome.left)
-        return answer_duplicate(options, call, NO_PAYLOAD, found)
+        record = read_record(outcome.value, outcome.left)
+        return answer_duplicate(options, call, NO_PAYLOAD, record)
     since = since_in(outcome.token)
     outcome.elsewhere = max(time() - since, 0.0) if since else 0.0
     return outcome
@@ -477,8 +477,8 @@ async def _wait(leases: AsyncLeases, submission: ClaimCall, running: Duplicate) 
     outcome = await leases.waiters.take(call, attempt)
     if not isinstance(outcome, Holding):
         return outcome
-    said = (running.message, call.name, outcome.note)
-    return Duplicate(call.text, outcome.remaining, "running", *said)
+    details = (running.message, call.name, outcome.note)
+    return Duplicate(call.text, outcome.remaining, "running", *details)
 
 
 class AsyncClaiming(Generic[R]):

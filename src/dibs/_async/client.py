@@ -350,8 +350,8 @@ class AsyncDibs(AsyncCaching):
 
         def decorate(function: F) -> F:
             check_function(function)
-            made = AsyncScheduledFunction(function, rule, chosen, self._settings)
-            register(self._schedules, made)
+            scheduled_function = AsyncScheduledFunction(function, rule, chosen, self._settings)
+            register(self._schedules, scheduled_function)
             return function
 
         return decorate
@@ -533,15 +533,15 @@ class AsyncDibs(AsyncCaching):
         ) -> Callable[..., Coroutine[Any, Any, Any]]:
             check_function(function)
             shown = function if opener is None else opener.shown(function)
-            made, ignored = chosen, check_ignored(template, shown, ignore)
+            terms, ignored = chosen, check_ignored(template, shown, ignore)
             if chosen.after == "replay":
                 check_fields(template, shown, ignored)
             # What is never kept needs no codec, whatever its type.
             if options.get("type") is None and chosen.after == "replay":
-                made = self._once_options({**options, "type": returned_type(function)})
-            namespace, holding = self._settings.namespace, self._holding(made)
+                terms = self._once_options({**options, "type": returned_type(function)})
+            namespace, holding = self._settings.namespace, self._holding(terms)
             return once(
-                function, self._leases, namespace, template, made, holding, paths, duplicate,
+                function, self._leases, namespace, template, terms, holding, paths, duplicate,
                 self._new_claiming, opener,
             )  # fmt: skip
 

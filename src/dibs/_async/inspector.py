@@ -67,7 +67,7 @@ class AsyncInspector:
     # ---- pages
 
     async def pages(self, pattern: str = "*", *, count: int = SCAN_COUNT) -> AsyncIterator[Page]:
-        """All keys that match *pattern*, which begins behind the namespace.
+        """All keys that match *pattern*, which begins after the namespace.
 
         Keys that exist all the time come at least once, others perhaps. A page may be empty.
         """
@@ -108,14 +108,14 @@ class AsyncInspector:
 
     async def _entries(self, keys: list[bytes], clock: float) -> list[KeyInfo]:
         """What these keys are; those that ended meanwhile are left out."""
-        found = await self._look(keys, clock)
-        return [classify(self._namespace, each, clock) for each in found if not is_gone(each)]
+        entries = await self._look(keys, clock)
+        return [classify(self._namespace, each, clock) for each in entries if not is_gone(each)]
 
     async def _look(self, keys: list[bytes], clock: float) -> list[KeyReading]:
         """Types, then values: two writes; and the length of values that are long."""
         kinds = await self._ask([type_request(key) for key in keys])
-        asked = [entry_request(key, kind, clock) for key, kind in zip(keys, kinds, strict=True)]
-        values = await self._ask(asked)
+        requests = [entry_request(key, kind, clock) for key, kind in zip(keys, kinds, strict=True)]
+        values = await self._ask(requests)
         long = [place for place, reply in enumerate(values) if is_cut(reply)]
         lengths = await self._ask([length_request(keys[place]) for place in long])
         sizes = dict(zip(long, lengths, strict=True))

@@ -88,6 +88,17 @@ async def _hand_over(leases: AsyncLeases, lease: LeaseState, ttl: float) -> byte
 
 async def _give_permit(leases: AsyncLeases, lease: LeaseState, ttl: float) -> bytes:
     """The same for a permit."""
+    lease.is_over = True  # or a renewal would look for a token that it does not have any more
+    try:
+        return await _rename_permit(leases, lease, ttl)
+    except BaseException:
+        lease.is_over = False
+        if lease.call.options.renew:
+            leases.renewer.keep(lease)
+        raise
+
+
+async def _rename_permit(leases: AsyncLeases, lease: LeaseState, ttl: float) -> bytes:
     call, secret = lease.call, secret_of(leases.new_token())
     is_closed = call.options.on_outage == "closed"
     until = 0.0 if is_closed else lease.deadline
@@ -366,38 +377,38 @@ class AsyncHold:
     async def take(self) -> Holding | None:
         """Take it before the block begins. None: it is taken; or else who has it."""
         since = monotonic()
-        taken = await self._leases.take(self._call)
+        outcome = await self._leases.take(self._call)
         if self._leases.events.wants_holds:
-            self._leases.events.taken(self._call, taken, since)
-        if isinstance(taken, Holding):
-            return taken
-        self._given = taken
+            self._leases.events.taken(self._call, outcome, since)
+        if isinstance(outcome, Holding):
+            return outcome
+        self._given = outcome
         return None
 
     async def __aenter__(self) -> AsyncLease:
         leases, call = self._leases, self._call
         if self._secret is not None:
-            taken = await resume_hold(leases, call, self._secret)
+            outcome = await resume_hold(leases, call, self._secret)
         elif self._given is not None:
-            taken = self._given
+            outcome = self._given
         else:
             is_wanted = leases.events.wants_holds
             since = monotonic() if is_wanted else 0.0
-            taken = await leases.take(call)
+            outcome = await leases.take(call)
             if is_wanted:
-                leases.events.taken(call, taken, since)
-        if isinstance(taken, Holding):
-            raise busy_error(leases, call, taken)
+                leases.events.taken(call, outcome, since)
+        if isinstance(outcome, Holding):
+            raise busy_error(leases, call, outcome)
         if self._state is not None:
-            await leases.end(taken)
+            await leases.end(outcome)
             raise UsageError("this hold is already in use; call hold() for each with block")
-        self._state = taken
-        if not call.options.renew or not taken.guarded:
-            return AsyncLease(leases, taken)
+        self._state = outcome
+        if not call.options.renew or not outcome.guarded:
+            return AsyncLease(leases, outcome)
         # Referred to here, because a block may not care for its lease. Made before it is renewed:
         # if a signal handler raises, it is collected, and ends that.
-        lease = self._lease = AsyncRenewedLease(leases, taken)
-        self._keep_alive(taken)
+        lease = self._lease = AsyncRenewedLease(leases, outcome)
+        self._keep_alive(outcome)
         return lease
 
     def _keep_alive(self, state: LeaseState) -> None:

@@ -433,7 +433,7 @@ class AsyncLeases:
             self.release_later(lease.call, lease.successor or lease.token)
 
     def drop(self, lease: LeaseState) -> float:
-        """Stop keeping it: it runs out by itself. How long it was held."""
+        """Stop renewing it: it expires. Returns how long it was held."""
         lease.is_over = True
         self.forget(lease)
         return monotonic() - lease.since

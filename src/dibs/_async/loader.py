@@ -73,12 +73,12 @@ class AsyncLoader:
 
     async def claim(self, request: LoadRequest, token: bytes, when: bytes) -> Reading:
         """What the store has, and whether we load it. UsageError: the key is a lease's."""
-        [found] = await self.claim_all([(request.keys, token, when)])
-        if isinstance(found, Exception):
-            raise found
-        if found.state == "held":
+        [reading] = await self.claim_all([(request.keys, token, when)])
+        if isinstance(reading, Exception):
+            raise reading
+        if reading.state == "held":
             raise UsageError(HELD)
-        return found
+        return reading
 
     async def claim_all(
         self, asked: list[tuple[CacheKeys, bytes, bytes]]
@@ -178,7 +178,7 @@ class AsyncLoader:
         return await load_in_span(self._events, keys.name, reason, limited)
 
     def _begin_all(self, claims: list[LoadClaim], since: float) -> list[Callable[[], None]]:
-        """Have the locks kept alive. Returns what keeps later callers from joining."""
+        """Have the locks renewed. Returns what keeps later callers from joining."""
         try:
             return [self._begin(claim, since) for claim in claims]
         except BaseException:  # no thread to be had, or a signal handler raised
@@ -207,14 +207,14 @@ class AsyncLoader:
     ) -> list[Versions]:
         """Watch values and their tags for changes. Returns the versions of the tags."""
         versions = await self._begin_tags(claims)
-        asked: list[tuple[Request, Wake]] = []
+        watches: list[tuple[Request, Wake]] = []
         for claim, forget in zip(claims, forgets, strict=True):
             keys = claim.request.keys
-            asked.append((watch_request(keys.key), forget))
-            asked += [(version_request(tag), forget) for tag in keys.tags]
+            watches.append((watch_request(keys.key), forget))
+            watches += [(version_request(tag), forget) for tag in keys.tags]
         ended = self._store.recoveries
         try:
-            answers = iter(await self._store.transport.track_all(asked, monotonic()))
+            answers = iter(await self._store.transport.track_all(watches, monotonic()))
         except Outage:
             for claim in claims:
                 self._memory.begin_unwatched(claim.request.keys.key, claim, ended)

@@ -58,7 +58,7 @@ class AsyncRenewer:
         self._numbers = itertools.count()
         self._watch = LoopWatch(self.overdue)
         self._run_number = 0
-        """The run that is at work; one that was started earlier ends when it sees another."""
+        """The current run; one that was started earlier ends when it sees another."""
         self.open()
 
     def open(self) -> None:
@@ -256,7 +256,7 @@ class AsyncRenewer:
                 self._found(entry, value)
 
     async def _renew(self, leases: list[LeaseState], now: float) -> None:
-        """One write for all of them. A lease at the end of its max_hold is left to run out."""
+        """One write for all of them. A lease at the end of its max_hold is left to expire."""
         kept: list[tuple[LeaseState, float]] = []
         for lease in leases:
             until = self._renewed_until(lease, now)

@@ -230,10 +230,10 @@ class AsyncRecording:
         if recorded.fingerprint == seen:
             self._left = recorded.result or b"", milliseconds(recorded.left)
             self._state = "recorded"
-        found = ExistingClaim(
+        existing = ExistingClaim(
             "done", recorded.left, recorded.fingerprint.encode(), result=recorded.result or b""
         )
-        answer = answer_duplicate(self.options, call, seen.encode(), found, "table")
+        answer = answer_duplicate(self.options, call, seen.encode(), existing, "table")
         if isinstance(answer, Replay):
             events.emit("replayed", call.name, source="table")
             return answer
@@ -249,8 +249,8 @@ class AsyncRecording:
         call, wait = self.call, self.options.lease
         facts: dict[str, Any] = {"retry_after": wait, "state": "running"}
         self._leases.events.emit("duplicate", call.name, source="table", **facts)
-        said = (self.options.message, call.name, None, "table")
-        return RefusedByTable(Duplicate(call.text, wait, "running", *said))
+        details = (self.options.message, call.name, None, "table")
+        return RefusedByTable(Duplicate(call.text, wait, "running", *details))
 
     # ---- the end
 
@@ -553,7 +553,7 @@ class AsyncWithin:
         work.recording.transaction_ended(committed=end == "committed")
 
     async def _looked_up(self, record: DoneRecord) -> str:
-        """What became of the transaction, seen from another one; once for each function."""
+        """The outcome of the transaction, seen from another one; once for each function."""
         if self._is_proven:
             return "committed"
         try:
@@ -635,10 +635,10 @@ class AsyncClaimWithin:
     def __init__(
         self, claim: ClaimView, recording: AsyncRecording, value: Any, using: str | None
     ) -> None:
-        found = django(using) if value is None else transaction_of(value)
+        transaction = django(using) if value is None else transaction_of(value)
         self._claim = claim
         self._recording = recording
-        self._transaction = recording.transaction = checked(found, opened=False)
+        self._transaction = recording.transaction = checked(transaction, opened=False)
         self._ours: Ours | None = None
 
     async def __aenter__(self) -> AsyncDone:

@@ -148,14 +148,14 @@ class Local:
 
     def get(self, key: bytes, now: float) -> Any:
         """The value; ABSENT: ask the store."""
-        found = self._values.get(key)
-        if found is None or found[1] <= now:
+        entry = self._values.get(key)
+        if entry is None or entry[1] <= now:
             return ABSENT
         if now - self._asked_at > LONGEST_LOCK_PAUSE:
             if self._is_behind(now):
                 return ABSENT
             self._asked_at = now
-        return found[0]
+        return entry[0]
 
     def ask(self, key: bytes, ticket: Ticket) -> None:
         """The store is about to be asked; its answer comes with this ticket."""
@@ -222,8 +222,8 @@ class ItemTemplate:
         self.parameter = names[0]
         stars = _STARS.get(parameters[self.parameter].kind)
         if stars is not None:
-            said = "the first parameter must be the list of items"
-            raise UsageError(f"{text!r}: {said}, not {stars}{self.parameter}")
+            message = "the first parameter must be the list of items"
+            raise UsageError(f"{text!r}: {message}, not {stars}{self.parameter}")
         self._place = list(parameters).index(self.parameter)
         self._item = _field_of_items(text, self._where, list(parameters), self.parameter)
         self._of_one = _of_one(function, self.parameter, self._item)
@@ -276,8 +276,8 @@ def _field_of_items(text: str, where: str, parameters: list[str], listed: str) -
     if listed in roots_of(text):
         raise UsageError(f"{text!r}: name one item of {listed!r}, not the list: {{item}}")
     if len(unknown) != 1:
-        said = f"exactly one field must stand for an item of {listed!r}"
-        raise UsageError(f"{text!r}: {said} of {where}(), and be no parameter; found {unknown}")
+        message = f"exactly one field must stand for an item of {listed!r}"
+        raise UsageError(f"{text!r}: {message} of {where}(), and be no parameter; found {unknown}")
     return unknown[0]
 
 
@@ -443,10 +443,10 @@ class LoadAnswer(NamedTuple):
 
 def answer_in(result: Any, key: bytes) -> LoadAnswer | None:
     """What a flight found for *key*; None: nothing, ask again. What its load raised for it."""
-    found = result if isinstance(result, LoadAnswer) else result.get(key)
-    if isinstance(found, Exception):
-        raise found
-    return found
+    answer = result if isinstance(result, LoadAnswer) else result.get(key)
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 # ---- when

@@ -103,14 +103,14 @@ def with_scripts(request: Request) -> Request:
     EVAL also makes the server remember the script, so the next EVALSHA is understood. SCRIPT LOAD
     is never needed: many proxies and services refuse it.
     """
-    found = _BY_DIGEST.match(request.payload)
-    name = None if found is None else _names().get(found.group(1))
-    if found is None or name is None:
+    match = _BY_DIGEST.match(request.payload)
+    name = None if match is None else _names().get(match.group(1))
+    if match is None or name is None:
         return request
     source = _source(name)
     words = request.payload[: request.payload.index(b"\r\n") + 2]
     head = b"%b$4\r\nEVAL\r\n$%d\r\n%b\r\n" % (words, len(source), source)
-    payload = head + request.payload[found.end() :]
+    payload = head + request.payload[match.end() :]
     return Request(payload, request.replies, request.key, request.until)
 
 
@@ -119,10 +119,10 @@ def with_scripts_once(requests: list[Request]) -> list[Request]:
     sent: set[bytes] = set()
     whole: list[Request] = []
     for request in requests:
-        found = _BY_DIGEST.match(request.payload)
-        is_first = found is not None and found.group(1) not in sent
-        if found is not None:
-            sent.add(found.group(1))
+        match = _BY_DIGEST.match(request.payload)
+        is_first = match is not None and match.group(1) not in sent
+        if match is not None:
+            sent.add(match.group(1))
         whole.append(with_scripts(request) if is_first else request)
     return whole
 
@@ -153,11 +153,11 @@ class ScriptMemory:
 
     def lacks(self, request: Request, error: ErrorReply, now: float) -> bool:
         """True: the server does not know the script, or no EVALSHA: send it whole."""
-        found = _BY_DIGEST.match(request.payload)
-        if found is None:
+        match = _BY_DIGEST.match(request.payload)
+        if match is None:
             return False
         if error.code == "NOSCRIPT":
-            self._missed(found.group(1), now)
+            self._missed(match.group(1), now)
             return True
         if "evalsha" in str(error).partition(", with args")[0].lower():
             self.whole_until = now + self.LASTS
@@ -402,7 +402,7 @@ class Dialect(NamedTuple):
 
     protocol: int
     plain: bool = False
-    """Without a word that a proxy might not know: no HELLO, CLIENT or COMMAND."""
+    """Without a command that a proxy might not know: no HELLO, CLIENT or COMMAND."""
     again: bool = False
     """For the second time: the first one was closed."""
 

@@ -121,7 +121,7 @@ _PAUSE = 0.005
 _BYTES_PER_SECOND = 50_000_000
 """How fast a server processes a request at least. Meanwhile it answers no other."""
 MOST_UNDELIVERED = 10_000
-"""Requests in an outbox at most; the oldest go first, and their leases run out by themselves."""
+"""Requests in an outbox at most; the oldest go first, and their leases expire."""
 
 
 def pause_after(closed: int) -> float:
@@ -221,9 +221,9 @@ def unserved(requests: list[Request], reply: Any) -> tuple[list[Request], list[R
     replies: list[Reply] = reply if sum(each.replies for each in requests) > 1 else [reply]
     ends = itertools.accumulate(each.replies for each in requests)
     pairs = [(each, replies[end - 1]) for each, end in zip(requests, ends, strict=True)]
-    again = [worth_repeating(request, reply) for request, reply in pairs]
+    repeats = [worth_repeating(request, reply) for request, reply in pairs]
     elsewhere = [request for request, reply in pairs if is_elsewhere(reply)]
-    return [request for request in again if request is not None], elsewhere
+    return [request for request in repeats if request is not None], elsewhere
 
 
 # ---- one server

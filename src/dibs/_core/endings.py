@@ -50,7 +50,7 @@ def left_by(
     work: Work = "submission",
     lost: bool = False,
 ) -> Left:
-    """What work leaves that ended so. *lost*: its lease had run out, by the local clock.
+    """What work leaves that ended so. *lost*: its lease had expired, by the local clock.
 
     A job or a fire whose lease was lost is not done, however it ended: another machine may have it.
     """
@@ -180,7 +180,7 @@ def write_request(
     value: bytes,
     deadline: float,
 ) -> Request:
-    """*write* of *value* as a request. *deadline*: when the lease ends by itself."""
+    """*write* of *value* as a request. *deadline*: when the lease expires."""
     if write.free_until is None and not write.forced:
         until = deadline if len(value) <= MOST_KEPT else 0.0
         return complete_request(engine, key, record.claim, value, record.ms, until)

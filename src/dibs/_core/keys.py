@@ -223,8 +223,8 @@ def expand(namespace: str, key: object) -> bytes:
     except UnicodeEncodeError:
         raise UsageError("a key must be valid Unicode; this one has a lone surrogate") from None
     if len(data) > LONGEST_KEY:
-        said = f"a key may have at most {LONGEST_KEY} bytes; this one has {len(data)}"
-        raise UsageError(f"{said}; {{field:hash}} in a template shortens a field")
+        message = f"a key may have at most {LONGEST_KEY} bytes; this one has {len(data)}"
+        raise UsageError(f"{message}; {{field:hash}} in a template shortens a field")
     return data
 
 
@@ -330,10 +330,10 @@ class Template:
 
     def __call__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> str:
         """The key of this call. UsageError: a field is missing, None, empty or not plain."""
-        found = self._pick(*args, **kwargs)
+        values = self._pick(*args, **kwargs)
         words: list[str] = []
         for literal, place, separator, write in self._parts:
-            value = found[place]
+            value = values[place]
             words.append(literal)
             # Most text needs no quoting, and four searches here are quicker than two calls.
             is_direct = (
@@ -368,19 +368,19 @@ def _parse(text: str) -> list[_Piece]:
     if not isinstance(text, str) or not text:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError("a key template must be a non-empty string")
     try:
-        found = list(string.Formatter().parse(text))
+        parts = list(string.Formatter().parse(text))
     except ValueError as error:
         raise UsageError(f"{text!r} is not a key template: {error}") from None
     pieces: list[_Piece] = []
     before = ""
-    for literal, field, spec, conversion in found:
+    for literal, field, spec, conversion in parts:
         before += literal
         if field is None:
             continue
         path = tuple(field.split("."))
         if spec not in ("", "hash") or conversion or not all(word.isidentifier() for word in path):
-            said = "a field must be a parameter or a dotted path from one"
-            raise UsageError(f"{text!r}: {said}, optionally with :hash")
+            message = "a field must be a parameter or a dotted path from one"
+            raise UsageError(f"{text!r}: {message}, optionally with :hash")
         pieces.append(_Piece(before, path, spec == "hash"))
         before = ""
     return [*pieces, _Piece(before)] if before else pieces
@@ -456,11 +456,11 @@ def _checked_text(template: str, field: str, value: object) -> str:
         return str(value)
     text = None if value is None else plain_text(value)
     if value is None or text == "":
-        said = f"{template!r}: {field!r} is None or empty in this call"
-        raise UsageError(f"{said}; {{{field}:hash}} accepts every value")
+        message = f"{template!r}: {field!r} is None or empty in this call"
+        raise UsageError(f"{message}; {{{field}:hash}} accepts every value")
     if text is None:
-        said = f"a field must be {PLAIN_TYPES}, not {type(value).__name__}"
-        raise UsageError(f"{template!r}: {said}: write {{{field}.id}} or {{{field}:hash}}")
+        message = f"a field must be {PLAIN_TYPES}, not {type(value).__name__}"
+        raise UsageError(f"{template!r}: {message}: write {{{field}.id}} or {{{field}:hash}}")
     return text
 
 
@@ -478,9 +478,9 @@ class Fields:
 
     def __call__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> dict[str, object]:
         """The value of each path. UsageError: this call lacks one."""
-        found = dict(zip(self._roots, self._pick(*args, **kwargs), strict=True))
+        values = dict(zip(self._roots, self._pick(*args, **kwargs), strict=True))
         try:
-            return {path: _walk(found[words[0]], words[1:]) for path, words in self._paths}
+            return {path: _walk(values[words[0]], words[1:]) for path, words in self._paths}
         except (AttributeError, KeyError, TypeError) as error:
             raise UsageError(f"payload: this call has no value for {error}") from None
 

@@ -41,7 +41,7 @@ class HoldCall:
         self.text = text
         """As the caller wrote it."""
         self.given_name = given_name
-        """As the caller wants it called; None: nothing was said."""
+        """The name that the caller gave; None: none."""
         self.options = options
 
     @property
@@ -107,7 +107,7 @@ class LeaseState:
 
     @property
     def is_lent(self) -> bool:
-        """Another process may continue it at any moment; it is kept alive here until then."""
+        """Another process may continue it at any moment; it is renewed here until then."""
         return self.is_detached and not self.is_over
 
     def is_lost_at(self, now: float) -> bool:
@@ -245,7 +245,7 @@ _DELIFEQ = b"*3\r\n$7\r\nDELIFEQ\r\n"
 
 
 def release_request(engine: Engine, key: bytes, token: bytes, until: float) -> Request:
-    """Give the key back, if it is still ours; worth delivering until the lease ends by itself.
+    """Give the key back, if it is still ours; worth delivering until the lease expires.
 
     The reply is 1: given back; anything else: it was not (or no longer) ours.
     """
@@ -293,7 +293,7 @@ def read_peek(replies: list[Reply]) -> Holding | None:
 
 
 def token_maker(prefix: bytes, holder: bytes, first: int = 1) -> Callable[[], bytes]:
-    """What makes proofs of ownership: unique by prefix and number; behind the @ who, for people."""
+    """What makes proofs of ownership: unique by prefix and number; after the @ the holder."""
     template = b"%b-%%x@%b" % (prefix, holder.replace(b"%", b"%%"))
     return map(template.__mod__, count(first)).__next__  # no Python code runs for each
 
@@ -303,8 +303,8 @@ _SECRET = re.compile(rb"[^ @]*")
 
 def secret_of(value: bytes) -> bytes:
     """The unique part of a value: a token up to the @, or a record's first word."""
-    found = _SECRET.match(value)
-    return b"" if found is None else found[0]
+    match = _SECRET.match(value)
+    return b"" if match is None else match[0]
 
 
 class ValueParts(NamedTuple):
@@ -390,8 +390,8 @@ def mistake(error: ErrorReply) -> UsageError:
     if error.code in ("NOAUTH", "WRONGPASS"):
         return UsageError("the server refused the credentials; check user and password in the URL")
     if error.code == "NOPERM" or any(words in text for words in _DENIED):
-        found = _COMMAND.search(text)
-        what = f"run {found.group(1).upper()}" if found else "do it"
+        match = _COMMAND.search(text)
+        what = f"run {match.group(1).upper()}" if match else "do it"
         return UsageError(f"the ACL of this user does not permit it to {what}")
     # What follows may quote the request, and with it the key.
     words = text.partition(", with args")[0]
@@ -438,7 +438,7 @@ def fences_key(options: HoldOptions, key: bytes) -> bytes:
 
 @functools.lru_cache(maxsize=256)
 def _around(ttl_ms: int, limit: int) -> tuple[bytes, bytes]:
-    """What stands before the key and behind the token: the same for every key.
+    """What stands before the key and after the token: the same for every key.
 
     The PTTL at the end makes it two replies, as for every acquire; the first says everything.
     """
@@ -457,9 +457,9 @@ def read_permit(replies: list[Reply], token: bytes) -> Won | AllTaken:
         return Won(reply)
     assert isinstance(reply, list)
     first, left, greatest = reply
-    taken = AllTaken(_seconds(left), holder_in(first))
-    taken.greatest = greatest if isinstance(greatest, bytes) else b""
-    return taken
+    refusal = AllTaken(_seconds(left), holder_in(first))
+    refusal.greatest = greatest if isinstance(greatest, bytes) else b""
+    return refusal
 
 
 def count_request(key: bytes) -> Request:
@@ -551,12 +551,12 @@ def token_for(verb: Verb, secret: bytes) -> str:
 
 def secret_in(verb: Verb, token: object) -> bytes:
     """The secret in *token*. UsageError: it was not made by `detach` of the same verb."""
-    found = _TOKEN.fullmatch(token) if isinstance(token, str) else None
-    if found is None:
+    match = _TOKEN.fullmatch(token) if isinstance(token, str) else None
+    if match is None:
         raise UsageError(f"token must be what detach() returned, not {type(token).__name__}")
-    if found[1] != verb:
-        raise UsageError(f"this is the token of a {found[1]}; continue it with {found[1]}()")
-    return found[2].encode()
+    if match[1] != verb:
+        raise UsageError(f"this is the token of a {match[1]}; continue it with {match[1]}()")
+    return match[2].encode()
 
 
 def with_secret_of(token: bytes, value: bytes) -> bytes:
@@ -567,7 +567,7 @@ def with_secret_of(token: bytes, value: bytes) -> bytes:
 def lend(lease: LeaseState, verb: Verb) -> str:
     """The token with which another process may continue it from now on.
 
-    Until then, or until it is detached, it is kept alive here: if this process dies before the
+    Until then, or until it is detached, it is renewed here: if this process dies before the
     token is delivered, the key is free after one ttl.
     """
     lease.is_detached = True

@@ -54,9 +54,9 @@ class Redelivery:
 
     def set_result(self, result: Any, /) -> None:
         """The server answered."""
-        again = worth_repeating(self._request, result)
-        if again is not None:
-            self._send_again(again)
+        repeat = worth_repeating(self._request, result)
+        if repeat is not None:
+            self._send_again(repeat)
         elif self._send_on is not None and is_elsewhere(result):
             self._send_on(self._request)
 

@@ -92,17 +92,17 @@ def framed(options: ClaimOptions, value: Any, now: float, took: float) -> bytes:
     except UsageError:
         raise
     except Exception as error:  # pickle, and whatever callers bring, raise what they like
-        said = f"{codec.name} cannot encode this result ({type(error).__name__})"
-        raise UsageError(f"{said}; pass type= or codec=") from error
+        message = f"{codec.name} cannot encode this result ({type(error).__name__})"
+        raise UsageError(f"{message}; pass type= or codec=") from error
     return frame(codec.name, codec.fingerprint, now, took, data)
 
 
 def _words(running: bytes) -> tuple[bytes, bytes, float]:
     """Token, fingerprint and time of a running claim; a plain lease or a foreign value has none."""
-    found = _RUNNING.match(running)
-    if found is None:
+    match = _RUNNING.match(running)
+    if match is None:
         return running, NO_PAYLOAD, 0.0
-    secret, fingerprint, since = found.groups()
+    secret, fingerprint, since = match.groups()
     return secret, fingerprint, int(since, 16) / 1000
 
 

@@ -269,8 +269,8 @@ _ELSEWHERE = 60.0
 def read_client_info(reply: Reply) -> ClientInfo | None:
     """What CLIENT INFO says. None: nothing by which a connection could be ended."""
     text = reply.encode() if isinstance(reply, str) else reply
-    found = _INFO.search(text) if isinstance(text, bytes) else None
-    return None if found is None else ClientInfo(*found.groups())
+    match = _INFO.search(text) if isinstance(text, bytes) else None
+    return None if match is None else ClientInfo(*match.groups())
 
 
 def can_end(old: ClientInfo | None, new: ClientInfo | None) -> bool:

@@ -33,7 +33,7 @@ class Range(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """The slot lives over there now."""
+    """The slot lives on another node now."""
 
     slot: int
     node: Node
@@ -102,8 +102,8 @@ def with_host(redirect: Redirect | None, known: Iterable[Node]) -> Redirect | No
     """
     if not isinstance(redirect, Moved | Ask) or redirect.node.host != UNKNOWN_HOST:
         return redirect
-    found = [node for node in known if node.port == redirect.node.port]
-    return redirect._replace(node=found[0]) if len(found) == 1 else TryAgain()
+    candidates = [node for node in known if node.port == redirect.node.port]
+    return redirect._replace(node=candidates[0]) if len(candidates) == 1 else TryAgain()
 
 
 def read_redirect(error: ErrorReply | None, asked: Node) -> Redirect | None:

@@ -39,8 +39,8 @@ _MOST_PARTS = 10_000
 
 def boundary_of(content_type: str) -> bytes | None:
     """The boundary between the parts; None: the header has none."""
-    found = _BOUNDARY.search(content_type)
-    return None if found is None else found[1].strip().encode("utf-8", "surrogateescape")
+    match = _BOUNDARY.search(content_type)
+    return None if match is None else match[1].strip().encode("utf-8", "surrogateescape")
 
 
 def fields_of_multipart(content_type: str, body: bytes) -> list[Field] | None:

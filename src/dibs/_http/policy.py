@@ -16,13 +16,20 @@ U = TypeVar("U", bound=Callable[..., Any])
 
 
 class GuardKeywords(TypedDict, Generic[U], total=False):
-    """The keyword arguments of `install` and `DibsMiddleware`; see `GuardOptions`."""
+    """The keyword arguments of `install` and `DibsMiddleware`."""
 
     user: U | None
+    """Returns who submits, as a string, bytes, an int or a UUID; None or "": not known. Without it,
+    and without a session cookie, the Authorization header identifies the user."""
     session_cookie: str | None
+    """The name of the cookie whose value identifies the user for as long as a session lasts. Not a
+    cookie that is signed again with each response, as that of Flask's own session."""
     secret: str | bytes | None
+    """Keys the hashes under which submissions are stored; the same in all processes."""
     service: str | None
+    """The name of the application: services on one store that differ in it share no submissions."""
     per_host: bool
+    """True: the same path on another host (by the Host header) is another endpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,17 +37,10 @@ class GuardOptions(Generic[U]):
     """How the requests of one application are distinguished. UsageError: an option is empty."""
 
     user: U | None = None
-    """Returns who submits, as a string, bytes, an int or a UUID; None or "": not known. Without it,
-    and without a session cookie, the Authorization header identifies the user."""
     session_cookie: str | None = None
-    """The name of the cookie whose value identifies the user for as long as a session lasts. Not a
-    cookie that is signed again with each response, as that of Flask's own session."""
     secret: str | bytes | None = None
-    """Keys the hashes under which submissions are stored; the same in all processes."""
     service: str | None = None
-    """The name of the application: services on one store that differ in it share no submissions."""
     per_host: bool = False
-    """True: the same path on another host (by the Host header) is another endpoint."""
 
     def __post_init__(self) -> None:
         if self.session_cookie == "":
@@ -362,8 +362,8 @@ class _Pattern:
         return False
 
     def path_fields(self, path: str) -> dict[str, str]:
-        found = self._path.fullmatch(path)
-        return found.groupdict() if found else {}
+        match = self._path.fullmatch(path)
+        return match.groupdict() if match else {}
 
 
 def _regex(path: str) -> str:

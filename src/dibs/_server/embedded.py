@@ -220,10 +220,10 @@ def _make_directory(path: str) -> None:
     """Make the directory *path*. UsageError: it is another user's, or others may enter it."""
     with suppress(FileExistsError):
         os.mkdir(path, mode=0o700)
-    found = os.lstat(path)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    status = os.lstat(path)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise UsageError(f"embedded: {path} must be a directory that you own")
-    if found.st_mode & 0o077:
+    if status.st_mode & 0o077:
         raise UsageError(f"embedded: {path} is accessible to others; chmod 700 it, or remove it")
 
 

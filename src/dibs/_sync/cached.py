@@ -286,11 +286,11 @@ class Caching:
             check_function(inner(function))
             of: Any = options.get("type")
             of = returned_type(inner(function)) if of is None else of
-            made = self._cached_options({**options, "type": of})
+            cache_options = self._cached_options({**options, "type": of})
             ignored = check_ignored(template, inner(function), ignore)
             check_fields(template, inner(function), ignored)
             return Cached(
-                function, self._cache, self._settings, template, made, lock_key, listed
+                function, self._cache, self._settings, template, cache_options, lock_key, listed
             )
 
         return decorate
@@ -321,8 +321,10 @@ class Caching:
             check_function(function)
             of: Any = options.get("type")
             of = returned_values_type(function) if of is None else of
-            made = self._cached_many_options({**options, "type": of})
-            return CachedMany(function, self._cache, self._settings, template, made, listed)
+            cache_options = self._cached_many_options({**options, "type": of})
+            return CachedMany(
+                function, self._cache, self._settings, template, cache_options, listed
+            )
 
         return decorate
 

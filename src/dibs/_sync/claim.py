@@ -458,8 +458,8 @@ def _resume(
     if isinstance(outcome, HeldElsewhere):
         if outcome.value is None:
             return LeaseLost(call.text, None, call.name)
-        found = read_record(outcome.value, outcome.left)
-        return answer_duplicate(options, call, NO_PAYLOAD, found)
+        record = read_record(outcome.value, outcome.left)
+        return answer_duplicate(options, call, NO_PAYLOAD, record)
     since = since_in(outcome.token)
     outcome.elsewhere = max(time() - since, 0.0) if since else 0.0
     return outcome
@@ -478,8 +478,8 @@ def _wait(leases: Leases, submission: ClaimCall, running: Duplicate) -> ClaimOut
     outcome = leases.waiters.take(call, attempt)
     if not isinstance(outcome, Holding):
         return outcome
-    said = (running.message, call.name, outcome.note)
-    return Duplicate(call.text, outcome.remaining, "running", *said)
+    details = (running.message, call.name, outcome.note)
+    return Duplicate(call.text, outcome.remaining, "running", *details)
 
 
 class Claiming(Generic[R]):

@@ -500,11 +500,11 @@ class ClusterTransport(ClusterMap):
 
     def _deliver(self, request: Request) -> None:
         try:
-            again = worth_repeating(request, self.send(request, monotonic()))
+            repeat = worth_repeating(request, self.send(request, monotonic()))
         except Outage as outage:  # of a node: its transport delivers it
-            again = request if outage.cause.code == "tryagain" else None
-        if again is not None:
-            self.deliver_later(again)
+            repeat = request if outage.cause.code == "tryagain" else None
+        if repeat is not None:
+            self.deliver_later(repeat)
 
     def deliver_later(self, request: Request) -> None:
         """Deliver *request* when its node has another connection."""

@@ -68,7 +68,7 @@ class Inspector:
     # ---- pages
 
     def pages(self, pattern: str = "*", *, count: int = SCAN_COUNT) -> Iterator[Page]:
-        """All keys that match *pattern*, which begins behind the namespace.
+        """All keys that match *pattern*, which begins after the namespace.
 
         Keys that exist all the time come at least once, others perhaps. A page may be empty.
         """
@@ -109,14 +109,14 @@ class Inspector:
 
     def _entries(self, keys: list[bytes], clock: float) -> list[KeyInfo]:
         """What these keys are; those that ended meanwhile are left out."""
-        found = self._look(keys, clock)
-        return [classify(self._namespace, each, clock) for each in found if not is_gone(each)]
+        entries = self._look(keys, clock)
+        return [classify(self._namespace, each, clock) for each in entries if not is_gone(each)]
 
     def _look(self, keys: list[bytes], clock: float) -> list[KeyReading]:
         """Types, then values: two writes; and the length of values that are long."""
         kinds = self._ask([type_request(key) for key in keys])
-        asked = [entry_request(key, kind, clock) for key, kind in zip(keys, kinds, strict=True)]
-        values = self._ask(asked)
+        requests = [entry_request(key, kind, clock) for key, kind in zip(keys, kinds, strict=True)]
+        values = self._ask(requests)
         long = [place for place, reply in enumerate(values) if is_cut(reply)]
         lengths = self._ask([length_request(keys[place]) for place in long])
         sizes = dict(zip(long, lengths, strict=True))

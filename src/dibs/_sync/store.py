@@ -118,7 +118,7 @@ class Store:
     def ask_all(self, requests: list[Request], now: float) -> list[Any]:
         """The replies to many requests, in one write; a list for each that has several.
 
-        Outage or UsageError, as values: what became of that one. Outage, raised: of all of them.
+        An Outage or UsageError among them is that of one request; an Outage that is raised, of all.
         """
         if self.scripts.send_whole(self.transport.engine, now):
             requests = _with_scripts_each(requests)

@@ -81,7 +81,7 @@ class CacheMemory:
         return flight
 
     def begin_unwatched(self, key: bytes, load: object, ended: int) -> None:
-        """*load* is not told of changes. *ended*: the outages that were over before."""
+        """*load* does not see changes. *ended*: the outages that were over before."""
         self._unwatched[key] = load, ended
 
     def end_unwatched(self, key: bytes, load: object) -> None:
@@ -182,13 +182,13 @@ class Reader:
         return self._seen(keys, read_reply(reply, keys.options))
 
     def _read_tagged(self, keys: CacheKeys) -> Reading:
-        [found] = self.read_all([keys])
-        if isinstance(found, Exception):
-            raise found
-        return found
+        [reading] = self.read_all([keys])
+        if isinstance(reading, Exception):
+            raise reading
+        return reading
 
     def read_all(self, many: list[CacheKeys]) -> list[Reading | Exception]:
-        """What the store has of each, in one write; or what became of that question.
+        """What the store has of each, in one write; or the error for that request.
 
         Outage, raised: of all of them.
         """
@@ -223,8 +223,8 @@ class Reader:
             self.local.ask(ticket.key, ticket)
         gone: list[Ticket] = list(tickets)
         try:
-            asked = [each for ticket in tickets for each in ticket.questions()]
-            answers = iter(self._store.transport.track_all(asked, now))
+            questions = [each for ticket in tickets for each in ticket.questions()]
+            answers = iter(self._store.transport.track_all(questions, now))
             readings = [self._tracked(ticket, answers, now) for ticket in tickets]
             gone = [
                 each
@@ -350,15 +350,15 @@ class Writer:
         A value may be an Absent. One that cannot be encoded becomes a UsageError.
         """
         took = monotonic() - since
-        made = [self._packed(*each) for each in zip(claims, versions, values, ttls, strict=True)]
-        missing = [place for place, each in enumerate(made) if isinstance(each, Absent)]
+        entries = [self._packed(*each) for each in zip(claims, versions, values, ttls, strict=True)]
+        missing = [place for place, each in enumerate(entries) if isinstance(each, Absent)]
         if missing:
             some = [claims[place] for place in missing]
             absent = Absent(some[0].request.keys.name)
             self.failed(some, [versions[place] for place in missing], absent)
-        results = [each for each in made if isinstance(each, LoadResult)]
+        results = [each for each in entries if isinstance(each, LoadResult)]
         answers = iter(self._store_all(results, took, since) if results else [])
-        return [next(answers) if isinstance(each, LoadResult) else each for each in made]
+        return [next(answers) if isinstance(each, LoadResult) else each for each in entries]
 
     def _packed(
         self, claim: LoadClaim, versions: Versions, value: Any, ttl: float | None
@@ -385,11 +385,11 @@ class Writer:
         requests = [each.request(time(), took) for each in results]
         for each in results:
             self._events.emit("loaded", each.keys.name, took=took)
-        asked = monotonic()
+        asked_at = monotonic()
         replies: list[Any]
         try:
             replies = self._store.ask_all(
-                [*requests, *[version_request(tag) for tag in tags]], asked
+                [*requests, *[version_request(tag) for tag in tags]], asked_at
             )
         except Outage as outage:
             replies = [outage] * (len(requests) + len(tags))
@@ -399,9 +399,9 @@ class Writer:
             for each in results:
                 self.unlock(each.keys, each.claim.token)
             raise
-        found = dict(zip(tags, read_versions(replies[len(results) :]), strict=True))
+        versions = dict(zip(tags, read_versions(replies[len(results) :]), strict=True))
         return [
-            self._answer(each, reply, asked if each.is_current(found) else since, since)
+            self._answer(each, reply, asked_at if each.is_current(versions) else since, since)
             for each, reply in zip(results, replies, strict=False)
         ]
 

@@ -65,7 +65,7 @@ def client(make: Callable[..., C], args: argparse.Namespace) -> C:
     """A `Dibs` or `AsyncDibs`. UsageError: there is no server in the options."""
     if not args.url:
         raise UsageError(NO_SERVER)
-    # The command says itself what is wrong; and it has to work where an application is told not to.
+    # The command itself reports errors; and it must work where DIBS_DISABLED is set.
     logging.getLogger("dibs").addHandler(logging.NullHandler())
     logging.getLogger("dibs").propagate = False
     os.environ.pop("DIBS_DISABLED", None)
@@ -88,10 +88,10 @@ def find_key(dibs: Dibs, typed: str) -> tuple[str, KeyInfo | None]:
     entry = look.entry(typed)
     if entry is not None or not is_shortened(typed):
         return typed, entry
-    found = {each.key for each in _matching(look, typed)}
-    if len(found) > 1:
-        raise UsageError(f"{len(found)} keys are shortened to {typed}; pass the whole key")
-    for key in found:
+    keys = {each.key for each in _matching(look, typed)}
+    if len(keys) > 1:
+        raise UsageError(f"{len(keys)} keys are shortened to {typed}; pass the whole key")
+    for key in keys:
         entry = look.entry(key)
         if entry is None and "\\x" in key:
             raise UsageError(f"the key of {typed} is not text, so it is none of dibs")

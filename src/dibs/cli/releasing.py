@@ -65,9 +65,9 @@ def chosen(entry: KeyInfo, seen: str | None) -> str:
     if entry.kind != "permits":
         return entry.token_hint or ""
     if entry.taken != 1:
-        said = "several hold this key; choose one by --seen"
+        message = "several hold this key; choose one by --seen"
         hints = "".join(f"\n  --seen {each.token_hint}  {each.holder}" for each in entry.permits)
-        raise UsageError(f"{said}:{hints}")
+        raise UsageError(f"{message}:{hints}")
     return entry.permits[0].token_hint or ""
 
 

@@ -69,10 +69,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def parse_duration(text: str) -> float:
     """Seconds from `90`, `90s`, `5m`, `20h` or `7d`. ArgumentTypeError: it is none of them."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(ms|[smhd]?)", text.strip())
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(ms|[smhd]?)", text.strip())
+    if match is None:
         raise argparse.ArgumentTypeError(f"not a time: {text!r}; write 90, 90s, 5m, 20h or 7d")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def run(args: argparse.Namespace) -> int:

@@ -118,8 +118,8 @@ def _log(terminal: Terminal, watch: Watch, args: argparse.Namespace) -> None:
 
 def _write(terminal: Terminal, each: Changed, args: argparse.Namespace) -> None:
     if args.json:
-        said = {"at": round(time.time(), 3), "change": each.change}
-        terminal.json({**said, "entry": as_object(each.entry, whole=args.show_keys)})
+        record = {"at": round(time.time(), 3), "change": each.change}
+        terminal.json({**record, "entry": as_object(each.entry, whole=args.show_keys)})
     else:
         terminal.line(f"{time.strftime('%H:%M:%S')} {log_line(each, whole=args.show_keys)}")
 

@@ -63,8 +63,8 @@ def nowhere(args: argparse.Namespace) -> str:
 
 def not_here(args: argparse.Namespace, others: Sequence[Facts]) -> str:
     """It is not in the namespace that was named, but in that of each of *others*."""
-    asked = f"{printable(args.key)}: nothing in namespace {args.namespace!r}."
-    return " ".join([asked, *[elsewhere_line(each) for each in others]])
+    text = f"{printable(args.key)}: nothing in namespace {args.namespace!r}."
+    return " ".join([text, *[elsewhere_line(each) for each in others]])
 
 
 def _asked(args: argparse.Namespace) -> str:

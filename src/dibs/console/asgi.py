@@ -326,12 +326,12 @@ class _Reader:
 
     async def find(self, row_id: str) -> str | None:
         """The key with this id. None: it is not there, or not among the first ones."""
-        found, cursor, looked = self.survey.find(row_id), "", 0
-        while found is None and cursor is not None and looked < MOST_LOOKED:
+        key, cursor, looked = self.survey.find(row_id), "", 0
+        while key is None and cursor is not None and looked < MOST_LOOKED:
             page = await self.inspector.page(cursor=cursor, count=COUNT)
-            found, looked = key_in(page, row_id), looked + len(page.entries)
+            key, looked = key_in(page, row_id), looked + len(page.entries)
             cursor = page.cursor
-        return found
+        return key
 
 
 class _Threaded:

@@ -278,13 +278,13 @@ def wanted_release(body: bytes, *, is_allowed: bool) -> Release | ConsoleRespons
 
 def released(outcome: str) -> ConsoleResponse:
     """The answer to a release."""
-    said = {
+    answers = {
         "released": (200, "Released."),
         "free": (409, "It is free already. Nothing was changed."),
         "other": (409, "It has another holder now, or was completed. Nothing was changed."),
         "lost": (409, "It was not found again. Nothing was changed."),
     }
-    status, text = said[outcome]
+    status, text = answers[outcome]
     return json_response(status, {"outcome": outcome, "said": text})
 
 

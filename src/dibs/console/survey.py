@@ -313,8 +313,8 @@ class Survey:
     def find(self, row_id: str) -> str | None:
         """The key with this id, if it is among the rows of a sweep."""
         sweeps: Iterable[Sweep | None] = (self.current, self.last)
-        found = (sweep.find(row_id) for sweep in sweeps if sweep is not None)
-        return next((key for key in found if key is not None), None)
+        keys = (sweep.find(row_id) for sweep in sweeps if sweep is not None)
+        return next((key for key in keys if key is not None), None)
 
 
 def key_in(page: Page, row_id: str) -> str | None:

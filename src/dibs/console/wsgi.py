@@ -106,7 +106,7 @@ class WsgiConsole:
     def respond(self, environ: Environ, path: str) -> tuple[int, list[tuple[str, str]], bytes]:
         """Status, headers and body, for a view of Flask or Django in front of the console.
 
-        *path*: what is behind the place of the view, "" for the page itself.
+        *path*: what follows the path of the view, "" for the page itself.
         """
         whole = environ.get("PATH_INFO", "")
         before = whole.encode("latin-1")[: len(whole) - len(path.encode())].decode("latin-1")
@@ -212,12 +212,12 @@ class _Reader:
 
     def find(self, row_id: str) -> str | None:
         """The key with this id. None: it is not there, or not among the first ones."""
-        found, cursor, looked = self.survey.find(row_id), "", 0
-        while found is None and cursor is not None and looked < MOST_LOOKED:
+        key, cursor, looked = self.survey.find(row_id), "", 0
+        while key is None and cursor is not None and looked < MOST_LOOKED:
             page = self.inspector.page(cursor=cursor, count=COUNT)
-            found, looked = key_in(page, row_id), looked + len(page.entries)
+            key, looked = key_in(page, row_id), looked + len(page.entries)
             cursor = page.cursor
-        return found
+        return key
 
     def release(self, key: str, seen: str) -> str:
         """Free *key* if it is still the holding that was seen."""

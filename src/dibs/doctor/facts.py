@@ -20,7 +20,7 @@ UNREACHABLE = frozenset(
 """Failures to reach any server: the exit code is another one."""
 
 PROBE = "dibs:probe:5b0c1e2f7a93"
-"""Behind the namespace: the only key that is used. It does not exist, and is not created."""
+"""After the namespace: the only key that is used. It does not exist, and is not created."""
 
 
 SETTINGS = (
@@ -123,8 +123,8 @@ class ServerFacts:
         """
         if name not in SETTINGS and name not in FIGURES:
             raise KeyError(name)
-        found = self.config.get(name)
-        return self.info.get(name.replace("-", "_")) if found is None else found
+        value = self.config.get(name)
+        return self.info.get(name.replace("-", "_")) if value is None else value
 
     def number(self, name: str) -> int | None:
         """A setting or a figure of INFO. None: it is not known."""

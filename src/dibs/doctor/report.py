@@ -36,11 +36,11 @@ OF_SERVER: tuple[OfServer, ...] = REPLICATION_RULES
 
 def findings(facts: TargetFacts) -> list[Finding]:
     """What is wrong, the worst first. The same on several servers is one finding."""
-    found = [finding for rule in OF_TARGET for finding in rule(facts)]
+    listed = [finding for rule in OF_TARGET for finding in rule(facts)]
     for server in facts.servers:
         if server.is_answering and not server.is_sentinel:
-            found += _of_server(server, facts)
-    return sorted(_merged(found), key=lambda each: ORDER.index(each.severity))
+            listed += _of_server(server, facts)
+    return sorted(_merged(listed), key=lambda each: ORDER.index(each.severity))
 
 
 def _of_server(server: ServerFacts, facts: TargetFacts) -> Iterator[Finding]:

@@ -186,8 +186,8 @@ class ServerGatherer:
         options = self._address.options
         if options.get("password") and (options.get("username") or "default") == "default":
             [reply] = opened.ask(("AUTH", options["password"]))
-            said = str(reply).lower() if isinstance(reply, ErrorReply) else ""
-            self._learn(takes_any_password=says_no_password(said))
+            message = str(reply).lower() if isinstance(reply, ErrorReply) else ""
+            self._learn(takes_any_password=says_no_password(message))
 
     def _ask_latency(self, opened: Session) -> None:
         payload = rights.tries(self._asked.probe, ("get",))
@@ -346,18 +346,18 @@ def _size(slots: str) -> int:
 
 
 def _nodes_of_slots(slots: Reply, host: str) -> Iterator[ClusterNode]:
-    found: dict[str, ClusterNode] = {}
+    nodes: dict[str, ClusterNode] = {}
     for entry in slots if isinstance(slots, list) else []:
         if not isinstance(entry, list) or len(entry) < 3:
             continue
         first, last, primary, *replicas = entry
         size = int(text(last)) - int(text(first)) + 1
         node = _node_of_slot(primary, "primary", host)
-        known = found.get(node.address, node)
-        found[node.address] = replace(known, slots=known.slots + size)
+        known = nodes.get(node.address, node)
+        nodes[node.address] = replace(known, slots=known.slots + size)
         for each in (_node_of_slot(replica, "replica", host) for replica in replicas):
-            found.setdefault(each.address, each)
-    yield from found.values()
+            nodes.setdefault(each.address, each)
+    yield from nodes.values()
 
 
 def _node_of_slot(reply: Reply, role: Literal["primary", "replica"], host: str) -> ClusterNode:

@@ -634,7 +634,7 @@ def _filling(
 
 def _urls(address: str, asked: Examination) -> dict[str, str]:
     """What a fix writes in place of the URL that was asked."""
-    found = {
+    urls = {
         "{server}": asked.server_url(address), "{cluster}": asked.cluster_url(address),
         "{scheme}": "rediss" if asked.tls else "redis", "{place}": address,
         "{plain}": f"redis://{address}", "{secure}": f"rediss://{address}",
@@ -642,11 +642,11 @@ def _urls(address: str, asked: Examination) -> dict[str, str]:
     }  # fmt: skip
     if asked.kind in ("cluster", "sentinel"):
         scheme = f"redis+{asked.kind}"
-        found |= {
+        urls |= {
             "{scheme}": scheme, "{place}": "…", "{plain}": f"{scheme}://… without ssl=true",
             "{secure}": f"{scheme}://…?ssl=true", "{option}": f"{scheme}://…?ssl=true&",
         }  # fmt: skip
-    return found
+    return urls
 
 
 CONNECTING_RULES = (failed_servers,)

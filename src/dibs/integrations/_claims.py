@@ -102,8 +102,8 @@ def within_of(
     from .. import AsyncDibs, Dibs  # not at import: most applications use one half
 
     kind = AsyncDibs if is_async else Dibs
-    *_, made = [transactions(kind, opener, each) for each in policy.all_claim_options]
-    return made, remaining(opener, signature)
+    *_, runner = [transactions(kind, opener, each) for each in policy.all_claim_options]
+    return runner, remaining(opener, signature)
 
 
 def left_of(submission: Submission, since: float) -> float:

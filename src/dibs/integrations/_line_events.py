@@ -65,8 +65,8 @@ def event_id(event: object) -> str | None:
 
 def event_key(event: object) -> str | None:
     """Return the key that is claimed for the event, or None if the event has no id."""
-    found = event_id(event)
-    return None if found is None else f"line:event:{found}"
+    webhook_id = event_id(event)
+    return None if webhook_id is None else f"line:event:{webhook_id}"
 
 
 def reply_token(event: object) -> str | None:
@@ -250,7 +250,7 @@ LONGEST_REPLY = 50.0
 E = TypeVar("E")
 T = TypeVar("T")
 Ended = Callable[[str, int], object]
-"""Called with what became of events, in a word, and how many they are."""
+"""Called with the outcome of events, as a code, and their number."""
 
 
 async def to_its_end(sending: Coroutine[Any, Any, T]) -> T:

@@ -91,9 +91,9 @@ class Refused(HTTPException):
 
 def response_of(response: Response) -> StarletteResponse:
     """*response*, to be returned by an endpoint."""
-    made = StarletteResponse(response.body, response.status)
-    made.raw_headers = encoded(response)
-    return made
+    answer = StarletteResponse(response.body, response.status)
+    answer.raw_headers = encoded(response)
+    return answer
 
 
 def answer(request: Request, response: Response) -> StarletteResponse:

@@ -21,6 +21,7 @@ from .._interface import (
     returned_type,
     seconds,
     shown,
+    token_hint,
 )
 from ..errors import Duplicate, LeaseLost, UsageError
 
@@ -43,6 +44,8 @@ _DECLARED: "WeakKeyDictionary[object, dict[str, str]]" = WeakKeyDictionary()
 """For each client, the name of the job that was the first to have a shape of keys."""
 TASK = "{task}"
 """The field of a template that is the name of the job itself."""
+LOOK_AFTER = 0.1
+"""Seconds after which a producer looks again at a job that is being sent or started."""
 MOST_AT_ONCE = 100
 """Jobs with the same key: each of them has a key, and all are tried until one is free."""
 LONGEST_ID = 200
@@ -58,6 +61,10 @@ class UniqueKeywords(TypedDict, total=False):
     alone: bool
     """With `until="start"`: of the jobs with the same key one runs at a time. So one runs, and at
     most one waits, which begins when that has ended."""
+    again: Literal["replace", "postpone"] | None
+    """With `until="start"`, what another job does to one that waits: it runs in its place, at its
+    time ("replace"), or at the time that the other one asks for ("postpone"). None: it is a
+    duplicate."""
     limit: int | None
     """How many jobs with the same key may be there at once, up to 100; None: one."""
     queued: Seconds
@@ -65,8 +72,8 @@ class UniqueKeywords(TypedDict, total=False):
     lease: Seconds
     """How long the key stays taken after the worker is lost."""
     on_duplicate: "Literal['return', 'raise'] | Callable[..., Any]"
-    """What a caller gets that enqueues a duplicate: the job that is there, the error `Duplicate`,
-    or what a function returns, which gets the error and the arguments of the job that it names."""
+    """What a caller gets that enqueues a duplicate: the existing job, the error `Duplicate`, or
+    what a function returns, which gets the error and the arguments of the job that it names."""
     on_outage: OutagePolicy | None
     """"open" goes on unguarded, "closed" raises Unavailable. None: the policy of the client."""
 
@@ -91,6 +98,7 @@ class UniqueOptions:
         *,
         until: Literal["start", "end"] | Seconds = "end",
         alone: bool = False,
+        again: Literal["replace", "postpone"] | None = None,
         limit: int | None = None,
         queued: Seconds = 3600,
         lease: Seconds = 10,
@@ -107,10 +115,12 @@ class UniqueOptions:
         if limit is not None and (type(limit) is not int or not 1 <= limit <= MOST_AT_ONCE):
             raise UsageError(f"limit must be a number from 1 to {MOST_AT_ONCE}, not {limit!r}")
         self.alone = alone
+        self.again: Literal["replace", "postpone"] | None = again
         self.limit = limit or 1
         self.on_duplicate = on_duplicate
         self.queued = seconds(queued, "queued")
         self.lease = seconds(lease, "lease")
+        self._check_again(until, limit)
         self.is_over_at_start = until == "start"
         self.is_over_at_end = isinstance(until, str)
         """Another job with the same key may run after it."""
@@ -122,12 +132,24 @@ class UniqueOptions:
         wait = 1.5 * self.lease + 0.5
         self.claim = ClaimOptions(window=window, after=after, **terms)
         self.patient_claim = ClaimOptions(window=window, after=after, wait=wait, **terms)
+        self.look = ClaimOptions(window=window, after=after, wait=LOOK_AFTER, **terms)
+        """How a key is claimed whose job is being sent or started at this moment."""
         self.turn = ClaimOptions(window=window, after="release", **terms)
         self.run = ClaimOptions(window=self.queued, after="hold", **terms)
         """How the id of a job is claimed."""
         self.on_outage: OutagePolicy | None = on_outage
         self.terms = terms
         self._tasks: set[str] = set()
+
+    def _check_again(self, until: object, limit: int | None) -> None:
+        if self.again is None:
+            return
+        if self.again not in ("replace", "postpone"):
+            raise UsageError(f'again must be "replace" or "postpone", not {self.again!r}')
+        if until != "start" or limit is not None:
+            raise UsageError('again= goes with until="start", or what is newest is lost; no limit=')
+        if self.queued <= self.lease:  # by which a job that waits is told from one that starts
+            raise UsageError("with again=, queued must be longer than lease")
 
     def claims_of(self, function: Callable[..., Any]) -> tuple[ClaimOptions, ClaimOptions]:
         """How a worker claims the key of a job: at once, or with patience."""
@@ -142,8 +164,8 @@ class UniqueOptions:
         self._tasks.add(task)
         if len(self._tasks) > 1 and TASK not in template:
             names = " and ".join(sorted(self._tasks)[:2])
-            said = f"{template!r} is used by {names}, which would be duplicates of each other"
-            raise UsageError(f"{said}: add {{task}}, or call unique() for each")
+            message = f"{template!r} is used by {names}, which would be duplicates of each other"
+            raise UsageError(f"{message}: add {{task}}, or call unique() for each")
 
 
 class TransactionOptions(UniqueOptions):
@@ -181,6 +203,23 @@ class Sending(NamedTuple):
     token: str
     key: str
     """Of several that the job may have, the one that was free."""
+    delay: float | None = None
+    """When it is to start, in seconds, if it takes the time of another one; None: as asked for."""
+
+
+class Replaced(NamedTuple):
+    """A job that waited, in whose place another one is sent."""
+
+    job_id: str
+    hint: str
+    """Tells its claim from others."""
+    remaining: float
+    """How long its key would have been taken, in seconds."""
+
+    @property
+    def key(self) -> str:
+        """The key of the record that it was replaced: its message is still in a queue."""
+        return f"job:replaced:{self.job_id}:{self.hint}"
 
 
 class Job(NamedTuple):
@@ -302,8 +341,10 @@ class UniqueKey:
     def queue_request(self, key: str, job_id: str) -> ClaimRequest:
         """The claim on *key* for a job that is sent. UsageError: its id is too long."""
         if len(job_id) > LONGEST_ID:
-            said = f"the id of a job may have {LONGEST_ID} characters; this one has {len(job_id)}"
-            raise UsageError(f"{self.task or self.name}: {said}")
+            message = (
+                f"the id of a job may have {LONGEST_ID} characters; this one has {len(job_id)}"
+            )
+            raise UsageError(f"{self.task or self.name}: {message}")
         return ClaimRequest(key, self.options.claim, None, self.name, job_id)
 
     def turns(self, key: str, job: Job) -> list[ClaimRequest]:
@@ -315,10 +356,27 @@ class UniqueKey:
             options = ClaimOptions(
                 window=options.window, after="release", wait=job.patience, **self.options.terms
             )
-        anew = ClaimRequest(text, options, None, name, job.id)
+        fresh = ClaimRequest(text, options, None, name, job.id)
         if not job.has_started or (own := claimed_by(key, job.token)) is None:
-            return [anew]
-        return [ClaimRequest(text, options, None, name, None, own[1]), anew]
+            return [fresh]
+        return [ClaimRequest(text, options, None, name, None, own[1]), fresh]
+
+    def look_request(self, key: str, job_id: str) -> ClaimRequest:
+        """The same as `queue_request`, which waits for a moment."""
+        return self.queue_request(key, job_id)._replace(options=self.options.look)
+
+    def replaced_request(self, replaced: Replaced, job_id: str) -> ClaimRequest:
+        """The record that job *job_id* is there in place of another one."""
+        options = ClaimOptions(
+            window=max(replaced.remaining, 1.0), after="hold", on_outage=self.options.on_outage
+        )
+        return ClaimRequest(replaced.key, options, None, RUN_NAME, job_id)
+
+    def delay_of(self, replaced: Replaced, delay: float) -> float:
+        """In how many seconds a job starts that replaces another one, and asked for *delay*."""
+        if self.options.again == "postpone":
+            return delay
+        return max(replaced.remaining - self.options.in_queue(0.0), 0.0)
 
     def run_request(self, job: Job) -> ClaimRequest | None:
         """The claim on one run of *job*; None: it is not needed."""
@@ -347,9 +405,9 @@ class UniqueKey:
 
 
 def claimed_by(key: str, token: str | None) -> tuple[str, str] | None:
-    """What the message of a job with *key* has claimed, which nobody renews: a key and its token.
+    """The key that the message of a job with *key* has claimed, and its token. None: nothing.
 
-    None: nothing.
+    The claim is not renewed.
     """
     if token in (None, STARTED):
         return None
@@ -418,6 +476,21 @@ def is_own(error: Duplicate | LeaseLost, job: Job) -> bool:
 def is_done(error: Duplicate, job: Job) -> bool:
     """Whether this run of *job* has ended elsewhere: what its message has claimed is not needed."""
     return error.state == "done" and error.key == job.run_key
+
+
+def replaced_by_token(job: Job) -> Replaced | None:
+    """What the record about *job* would be, if it was replaced; None: it has no claim."""
+    if job.has_started or (claimed := claimed_by("", job.token)) is None:
+        return None
+    hint = token_hint(f"{claimed[1].removeprefix('claim:')}@".encode())
+    return Replaced(job.id, hint or "", 0.0)
+
+
+def replaceable(entry: KeyInfo | None, lease: float) -> Replaced | None:
+    """The job that waits, from what its key has; None: look again, it is being sent or started."""
+    if entry is None or entry.note is None or not is_waiting(entry, entry.note, lease):
+        return None
+    return Replaced(entry.note, entry.token_hint or "", entry.remaining or 0.0)
 
 
 def is_waiting(entry: KeyInfo, job_id: str | None, lease: float) -> bool:

@@ -72,13 +72,13 @@ def unique(
         UsageError: An option is invalid, a field is missing, or another function has the same
             `unique(…)` without `{task}`.
     """
-    made = UniqueOptions(**options)
+    settings = UniqueOptions(**options)
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         called: Any = function
         first = next(iter(_parameters(called)), None)
         sent = without_parameters(called, [first] if first else [])
-        key = UniqueKey(template, sent, made, f"{called.__module__}.{called.__qualname__}")
+        key = UniqueKey(template, sent, settings, f"{called.__module__}.{called.__qualname__}")
         guarded: Any = _guarded(called, AsyncUniqueJobs(dibs, key))
         return guarded
 
@@ -117,11 +117,14 @@ async def enqueue_job(
     queueing = jobs.queueing(key, job_id, delay, functools.partial(_can_run, pool))
     async with AsyncExitStack() as stack:
         try:
-            token, key = await stack.enter_async_context(queueing)
+            token, key, at = await stack.enter_async_context(queueing)
         except Duplicate as error:
             answer = jobs.answer(error, args, sent, functools.partial(_existing, pool, kwargs))
             return await answer if inspect.isawaitable(answer) else answer
         claim = _Claim(token, key, kwargs.get("_queue_name") or pool.default_queue_name)
+        if at is not None:
+            delay = at
+            kwargs.update(_defer_until=None, _defer_by=at or None)
         await _keep(pool, claim_id, claim, jobs.in_queue(delay))
         enqueue: Any = pool.enqueue_job
         job = await enqueue(name, *args, _job_id=job_id, **kwargs, **{CLAIM: claim_id})

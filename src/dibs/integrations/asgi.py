@@ -56,7 +56,7 @@ class DibsMiddleware:
     Args:
         dibs: An AsyncDibs, which you close, or a URL.
         user: Called with the scope; may be async.
-        **options: `dibs._http.policy.GuardOptions`.
+        **options: `GuardKeywords`.
     """
 
     def __init__(
@@ -489,13 +489,13 @@ def keys_of(policy: Policy, scope: Scope) -> list[str]:
 
 def headers_of(scope: Scope) -> dict[str, str]:
     """Names in lower case. Of several lines the last one counts; HTTP/2 may split cookies."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for raw_name, raw_value in scope.get("headers", ()):
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
-        if name == "cookie" and name in found:
-            value = f"{found[name]}; {value}"
-        found[name] = value
-    return found
+        if name == "cookie" and name in headers:
+            value = f"{headers[name]}; {value}"
+        headers[name] = value
+    return headers
 
 
 async def resolved(user: Any) -> object:

@@ -63,13 +63,13 @@ def unique(dibs: Dibs, template: str, **options: Unpack[TransactionKeywords]) ->
             *template*, another task has the same template without `{task}`, or a base class before
             this one has a `__call__`, which would bypass it.
     """
-    made = TransactionOptions(**options)
+    settings = TransactionOptions(**options)
 
     class Unique(_UniqueTask):
         """A task whose calls are unique."""
 
         abstract = True
-        dibs_settings = (dibs, template, made)
+        dibs_settings = (dibs, template, settings)
 
     return Unique
 
@@ -117,6 +117,8 @@ class _UniqueTask(Task):
                 return self._answer(error, args, kwargs, task_id, options)
             own: dict[str, Any] = options.pop("headers", None) or {}
             headers = {**own, TOKEN: sending.token, KEY: sending.key}
+            if sending.delay is not None:
+                options = {**options, "eta": None, "countdown": sending.delay}
             return send(new_id, *positional, headers=headers, **options)
         return None
 

@@ -91,6 +91,8 @@ class _UniqueActor(Actor[Any, Any]):
                 )
             broker: Any = self.broker
             claimed = {TOKEN: sending.token, KEY: sending.key}
+            if sending.delay is not None:
+                delay = int(sending.delay * 1000) or None
             return broker.enqueue(message.copy(options=claimed), delay=delay)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -210,7 +212,7 @@ class _Runs(Middleware):
             if error.note != job_id:  # else it is an earlier delivery of it
                 message.options[DUPLICATE_OF] = error.note or "?"
             return
-        message.options[TOKEN], message.options[KEY] = sending
+        message.options[TOKEN], message.options[KEY], _ = sending
         self._here.queueing = (job_id, queueing)
 
     def after_enqueue(self, broker: Any, message: Any, delay: int | None) -> None:

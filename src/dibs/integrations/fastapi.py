@@ -51,7 +51,7 @@ def install(app: FastAPI, dibs: AsyncDibs | str, **options: Unpack[GuardKeywords
         dibs: An AsyncDibs, which you close, or a URL.
         user: Called with the request; may be async.
         service: Default: the title of the app.
-        **options: `dibs._http.policy.GuardOptions`.
+        **options: `GuardKeywords`.
 
     Raises:
         UsageError: An option is invalid, or *app* is running already.
@@ -211,8 +211,8 @@ def _value(request: Request, template: str, name: str, field: Any) -> object:
     path, alias = request.path_params, name if field is None else field.alias
     if field is None:
         if name not in path:
-            said = "neither the path nor a parameter of the endpoint is called"
-            raise UsageError(f"{template!r}: {said} {name!r}")
+            message = "neither the path nor a parameter of the endpoint is called"
+            raise UsageError(f"{template!r}: {message} {name!r}")
         return path[name]
     source = path if alias in path else request.query_params
     values, errors = utils.request_params_to_args([field], source)

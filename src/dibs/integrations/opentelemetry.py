@@ -214,8 +214,8 @@ class OpenTelemetryListener(Tally):
 
     def origin(self) -> object:
         """The current span, if there is a trace."""
-        found = trace.get_current_span().get_span_context()
-        return found if found.is_valid else None
+        span_context = trace.get_current_span().get_span_context()
+        return span_context if span_context.is_valid else None
 
     def _describe(self, name: str, reason: str | None) -> dict[str, str]:
         attributes = {"dibs.name": label_text(name)}

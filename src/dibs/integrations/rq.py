@@ -14,7 +14,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, ParamSpec, TypeVar, Unpack, cast
 
 from . import needs
@@ -68,12 +68,12 @@ def unique(
         UsageError: An option is invalid, a field is missing, or another function has the same
             `unique(…)` without `{task}`.
     """
-    made = TransactionOptions(**options)
+    settings = TransactionOptions(**options)
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         name = f"{function.__module__}.{function.__qualname__}"
-        jobs = UniqueJobs(dibs, UniqueKey(template, function, made, name))
-        if made.within is not None and inspect.iscoroutinefunction(function):
+        jobs = UniqueJobs(dibs, UniqueKey(template, function, settings, name))
+        if settings.within is not None and inspect.iscoroutinefunction(function):
             raise UsageError(f"{name}: within= of a Dibs needs a plain function")
         guarded: Any = (
             _async_guarded(function, jobs)
@@ -108,7 +108,7 @@ class UniqueQueue(Queue):
     def enqueue_many(
         self, job_datas: Iterable[Any], pipeline: Any = None, group_id: str | None = None
     ) -> list[Any]:
-        """As RQ's; in place of a duplicate, the job that is there. In the order of *job_datas*.
+        """Enqueue jobs, as RQ does; a duplicate yields the existing job. Keeps the order.
 
         Duplicate: one is, and its function has `on_duplicate="raise"`; then nothing is enqueued.
         """
@@ -151,8 +151,13 @@ class UniqueQueue(Queue):
                 sending = stack.enter_context(jobs.queueing(key, job.id, delay, self._can_run))
             except Duplicate as error:
                 return jobs.answer(error, job.args, job.kwargs, self._there)
-            job.meta[TOKEN], job.meta[KEY] = sending
-            return send()
+            job.meta[TOKEN], job.meta[KEY], at = sending
+            if at is None:
+                return send()
+            if not at:
+                return super().enqueue_job(job)
+            return super().schedule_job(job, datetime.now(UTC) + timedelta(seconds=at))
+        return None
 
     def _there(self, job_id: str) -> Any:
         """The job that has the key."""
@@ -179,7 +184,7 @@ def _now(like: datetime) -> datetime:
 
 
 def _jobs_of(job: Any) -> UniqueJobs | None:
-    """What was said about the function of *job*; None: nothing, or it is not known here."""
+    """The options of the function of *job*; None: it has none, or is not known here."""
     if (known := getattr(job, "dibs_jobs", None)) is not None:
         return known
     try:

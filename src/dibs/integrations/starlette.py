@@ -97,7 +97,7 @@ def install(app: Starlette, dibs: AsyncDibs | str, **options: Unpack[GuardKeywor
     Args:
         dibs: An AsyncDibs, which you close, or a URL.
         user: Called with the request; may be async.
-        **options: `dibs._http.policy.GuardOptions`.
+        **options: `GuardKeywords`.
 
     Raises:
         UsageError: An option is invalid, or *app* is running already.
@@ -206,8 +206,8 @@ class _Within:
         *,
         is_async: bool,
     ) -> None:
-        made = within_of(opener, policy, signature, is_async=is_async)
-        self.opening, self.signature = made
+        runner = within_of(opener, policy, signature, is_async=is_async)
+        self.opening, self.signature = runner
         self.function = function
         self.call: Any = _awaited if is_async else run_in_threadpool
         self.end: Any = _awaited if is_async else _ended_in_thread

@@ -71,12 +71,12 @@ def unique(
         UsageError: An option is invalid, a field is missing, or another task has the same
             `unique(…)` without `{task}`.
     """
-    made = UniqueOptions(**options)
+    settings = UniqueOptions(**options)
 
     def decorate(task: Task) -> Task:
         original = task.original_func
         sent = without_parameters(original, _injected(original))
-        jobs = AsyncUniqueJobs(dibs, UniqueKey(template, sent, made, task.task_name))
+        jobs = AsyncUniqueJobs(dibs, UniqueKey(template, sent, settings, task.task_name))
         task.original_func = _guarded(original, jobs)
         task.kicker = functools.partial(_UniqueKicker, task.kicker, jobs)
         _runs_of(task.broker)
@@ -90,8 +90,8 @@ def _injected(function: Callable[..., Any]) -> list[str]:
     hints = get_type_hints(function, include_extras=True)
     names: list[str] = []
     for name, parameter in inspect.signature(function).parameters.items():
-        said = [parameter.default, *getattr(hints.get(name), "__metadata__", ())]
-        names += [name] if any(isinstance(each, Dependency) for each in said) else []
+        markers = [parameter.default, *getattr(hints.get(name), "__metadata__", ())]
+        names += [name] if any(isinstance(each, Dependency) for each in markers) else []
     return names
 
 
@@ -116,6 +116,8 @@ class _UniqueKicker(AsyncKicker[..., Any]):
                 return await answer if inspect.isawaitable(answer) else answer
             # Another one: a kicker can be used for several tasks, and labels may be the task's own.
             labels = {**self.labels, TOKEN: sending.token, KEY: sending.key}
+            if sending.delay is not None:
+                labels["delay"] = sending.delay
             kicker = AsyncKicker[..., Any](self.task_name, self.broker, labels, self.return_type)
             return await kicker.with_task_id(task_id).kiq(*args, **kwargs)
 

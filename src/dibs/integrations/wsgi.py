@@ -46,7 +46,7 @@ class DibsMiddleware:
     Args:
         dibs: A Dibs, which you close, or a URL.
         user: Called with the environ.
-        **options: `dibs._http.policy.GuardOptions`.
+        **options: `GuardKeywords`.
     """
 
     def __init__(
@@ -329,15 +329,15 @@ class _GuardedResponse:
 
 def header_fields(environ: Environ) -> dict[str, str]:
     """Names in lower case; several lines of one name are joined by the server."""
-    found = {
+    headers = {
         key[5:].replace("_", "-").lower(): str(value)
         for key, value in environ.items()
         if key.startswith("HTTP_")
     }
     for name in ("CONTENT_TYPE", "CONTENT_LENGTH"):
         if environ.get(name):
-            found[name.replace("_", "-").lower()] = str(environ[name])
-    return found
+            headers[name.replace("_", "-").lower()] = str(environ[name])
+    return headers
 
 
 def _keys(environ: Environ, policy: Policy) -> list[str]:

@@ -106,3 +106,19 @@ async def test_a_broken_release_does_not_hide_what_is_owed(own_server: Server) -
             line.cut()
             own_server.thaw()
             await eventually(lambda: own_server.keys() == [], within=90)
+
+
+async def test_the_lock_of_a_load_that_an_outage_hid_is_given_back(own_server: Server) -> None:
+    """The caller has loaded on its own since; the next ones need not wait until the lock ends."""
+    events: list[Event] = []
+
+    async def load() -> str:
+        return "soup"
+
+    async with AsyncDibs(own_server.url, budget=BUDGET, listeners=[events.append]) as dibs:
+        await dibs.get_or_load("menu:0", load, ttl=60)
+        own_server.freeze()
+        assert await dibs.get_or_load("menu:1", load, ttl=60, lock_ttl=600) == "soup"
+        own_server.thaw()
+        await eventually(lambda: "recovered" in kinds(events), within=90)
+        await eventually(lambda: not [key for key in own_server.keys() if "menu:1" in str(key)])

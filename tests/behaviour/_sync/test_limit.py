@@ -428,6 +428,20 @@ def test_a_permit_that_cannot_be_handed_over_is_kept(server: Server) -> None:
             eventually(lambda: server.keys() == [], within=60)
 
 
+def test_a_renewal_does_not_lose_a_permit_that_is_handed_over(valkey: Server) -> None:
+    """The answer is lost, and the request sent again: meanwhile the permit has another token."""
+    events: list[Event] = []
+    with FaultProxy(valkey.port) as proxy:
+        with Dibs(proxy.url, budget=8, listeners=[events.append]) as dibs:
+            with dibs.hold(KEY, ttl=4, limit=1, renew=True) as lease:
+                proxy.swallow_replies(1, match=b"give")
+                token = lease.detach(ttl=60)
+                assert not lease.lost
+            with dibs.hold(KEY, ttl=4, limit=1, token=token):
+                pass
+            assert "lost" not in kinds(events)
+
+
 def held(server: Server) -> list[str]:
     """The tokens of all permits."""
     return [each.decode() for each in server.client().zrange(KEY, 0, -1)]

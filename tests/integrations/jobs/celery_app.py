@@ -69,6 +69,12 @@ def alone(self: Any, key: str) -> str:
     return _steered(self, key)
 
 
+@app.task(base=unique(dibs, "last:{key}", until="start", again="postpone", lease=LEASE), bind=True)
+def debounced(self: Any, key: str, text: str) -> str:
+    _steered(self, key)
+    return text
+
+
 @app.task(base=unique(dibs, "hourly:{key}", until=3600, lease=LEASE), bind=True)
 def hourly(self: Any, key: str) -> str:
     return _steered(self, key)

@@ -124,6 +124,18 @@ def test_one_task_runs_and_one_waits(jobs: Any, control: JobControl, key: str) -
     assert [ended(first), ended(second), ended(third)] == [key] * 3
 
 
+def test_the_newest_of_several_tasks_runs(jobs: Any, control: JobControl, key: str) -> None:
+    """Each postpones the one before, which gets the error as its result."""
+    results = [jobs.debounced.apply_async((key, text), countdown=1) for text in ("a", "ab", "abc")]
+    assert control.started(key).id == results[-1].id
+    control.send(key)
+    assert ended(results[-1]) == "abc"
+    for each in results[:-1]:
+        with pytest.raises(Duplicate):
+            ended(each)
+    assert control.runs(key) == [results[-1].id]
+
+
 def test_a_task_that_is_killed_ends_its_turn(jobs: Any, control: JobControl, key: str) -> None:
     """After one lease the one that waits begins."""
     jobs.alone.delay(key)

@@ -186,6 +186,22 @@ async def test_several_jobs_with_one_key_can_be_allowed(broker: Server, framewor
         assert await enqueue("other") not in (first, second)
 
 
+@pytest.mark.parametrize("again", ["replace", "postpone"])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+async def test_a_newer_job_replaces_one_that_waits(
+    broker: Server, framework: str, again: str
+) -> None:
+    """It is sent, and its id is that of the job with the key."""
+    options = {"until": "start", "again": again, "on_duplicate": "raise"}
+    async with enqueueing(framework, broker.url, **options) as enqueue:
+        account = uuid.uuid4().hex
+        first = await enqueue(account)
+        second = await enqueue(account, 2)
+        assert first != second != await enqueue("other")
+        [key] = broker.client().keys(f"q*:{account}")
+        assert broker.client().get(key).endswith(b"\n" + second.encode())
+
+
 def test_on_duplicate_is_one_of_three() -> None:
     """Where the job is declared."""
     with pytest.raises(UsageError, match='"return", "raise" or a function'):

@@ -74,7 +74,7 @@ async def test_a_second_task_is_the_one_that_waits(broker: Server, key: str) -> 
         assert other.task_id != first.task_id
 
 
-async def test_one_task_runs_and_one_waits(
+async def test_one_task_of_taskiq_runs_and_one_waits(
     broker: Server, control: JobControl, key: str, workers: list[Any]
 ) -> None:
     """Never two at once, also if the first is tried again; the second begins after its end."""

@@ -262,6 +262,17 @@ class AloneJobs(Jobs):
         return UniqueOptions(until="start", alone=True, lease=lease, queued=60, on_outage="closed")
 
 
+class AgainJobs(Jobs):
+    """A job that waits is replaced by a newer one."""
+
+    name = "again"
+
+    def options(self) -> UniqueOptions:
+        lease, again = self.random.choice((1.0, 2.0)), self.random.choice(("replace", "postpone"))
+        terms = {"lease": lease, "queued": 60, "on_outage": "closed", "again": again}
+        return UniqueOptions(until="start", alone=self.random.random() < 0.5, **terms)
+
+
 def id_of(random: Random) -> str:
     """Part of the id of a job."""
     return f"{random.getrandbits(24):06x}"

@@ -41,7 +41,7 @@ def issue(folder: Path) -> ssl.SSLContext:
     (folder / "ca.pem").write_bytes(_pem(ca))
     bundle = folder / "bundle.pem"
     bundle.write_bytes(_usual_authorities() + b"\n" + _pem(ca))
-    (folder / "bundle.jks").write_bytes(_java_store(bundle.read_text("utf-8")))
+    (folder / "bundle.jks").write_bytes(_java_store(bundle.read_text("latin-1")))
     (folder / "bundle.ini").write_text(f'curl.cainfo="{bundle}"\nopenssl.cafile="{bundle}"\n')
     secret = folder / "server.pem"
     secret.touch(mode=0o600)
@@ -103,7 +103,8 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 def _java_store(bundle: str) -> bytes:
     """A JKS file of them, which Java reads without a password.
 
-    Written by hand, so that no certificate is parsed: some of a system are not well-formed.
+    Written by hand, so that no certificate is parsed: some of a system are not well-formed, and
+    the comments between them are in any encoding.
     """
     ends = ssl.PEM_HEADER, ssl.PEM_FOOTER
     texts = re.findall(f"{ends[0]}.*?{ends[1]}", bundle, re.DOTALL)

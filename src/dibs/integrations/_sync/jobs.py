@@ -38,9 +38,11 @@ from ..._interface import (
 )
 from ...errors import Duplicate, LeaseLost, Unavailable, UsageError
 from .._unique import (
+    LOOK_AFTER,
     STARTED,
     Job,
     NotRun,
+    Replaced,
     Sending,
     UniqueKey,
     again_after,
@@ -53,6 +55,8 @@ from .._unique import (
     log_loss,
     log_refusal,
     log_replay,
+    replaceable,
+    replaced_by_token,
     turn_after,
     wait_for_transaction,
 )
@@ -90,10 +94,64 @@ class UniqueJobs:
         means that it is not known. If the block raises, nothing stays claimed. Duplicate: such a
         job exists, `note` is its id.
         """
+        if self._key.options.again is not None:
+            with self._replacing(key, job_id, delay) as sending:
+                yield sending
+            return
         slot, taking = self._free(key, job_id, can_run)
         with taking as claim:
             yield Sending(lend(claim), slot)
             claim.detach(ttl=self._key.options.in_queue(delay))
+
+    @contextmanager
+    def _replacing(self, key: str, job_id: str, delay: float) -> Generator[Sending]:
+        """The same, also in place of a job that waits. Duplicate: that cannot be seen."""
+        taking, replaced = self._taken_from(key, job_id)
+        at = self._key.delay_of(replaced[-1], delay) if replaced else delay
+        with taking as claim:
+            yield Sending(lend(claim), key, at if replaced else None)
+            # The note of the job that waited was kept until now: had this process been killed
+            # before the message was sent, that one would have run.
+            if replaced:
+                claim.set_note(job_id)
+            claim.detach(ttl=self._key.options.in_queue(at))
+        for each in replaced:
+            self._record(each, job_id)
+
+    def _taken_from(
+        self, key: str, job_id: str
+    ) -> "tuple[Claiming[Any], list[Replaced]]":
+        """The key, claimed, and the jobs that waited for it."""
+        replaced: list[Replaced] = []
+        request = self._key.queue_request(key, job_id)
+        for _ in range(max(int(self._key.options.lease / LOOK_AFTER), 10)):
+            taking = claiming(self._dibs, request)
+            try:
+                taking.take()
+                return taking, replaced
+            except Duplicate as error:
+                replaced += self._freed(key, error)
+            note = replaced[-1].job_id if replaced else job_id
+            request = self._key.look_request(key, note)
+        return claiming(self._dibs, request), replaced
+
+    def _freed(self, key: str, error: Duplicate) -> list[Replaced]:
+        """The job that waited, if its key is free now. Duplicate: it cannot be asked."""
+        keys = inspector(self._dibs)
+        try:
+            replaced = replaceable(keys.entry(key), self._key.options.lease)
+            if replaced is None or keys.release_whatever(key, replaced.hint) != "released":
+                return []
+            return [replaced]
+        except (Unavailable, UsageError):
+            raise error from None
+
+    def _record(self, replaced: Replaced, job_id: str) -> None:
+        try:
+            with claiming(self._dibs, self._key.replaced_request(replaced, job_id)):
+                pass
+        except (Duplicate, Unavailable):  # then it may run, if it comes after the other one
+            pass
 
     def _free(
         self, key: str, job_id: str, can_run: Callable[[KeyInfo], bool] | None
@@ -184,11 +242,20 @@ class UniqueJobs:
             except (LeaseLost, Duplicate) as error:
                 if not is_own(error, job):
                     raise
+                if request.token is not None:
+                    self._check_replaced(key, job)
             else:
                 if claim.note != job.id:  # it replaces the job that has claimed the key
                     claim.set_note(job.id)
                 return claim
         return stack.enter_context(claiming(self._dibs, last))
+
+    def _check_replaced(self, key: str, job: Job) -> None:
+        """Duplicate: another job was sent in place of *job*, and may have ended."""
+        record = replaced_by_token(job) if self._key.options.again is not None else None
+        if record is None or (entry := inspector(self._dibs).entry(record.key)) is None:
+            return
+        raise Duplicate(key, 0.0, "done", None, self._key.name, entry.note)
 
     def comes_again_in(self, error: Duplicate, job: Job) -> float | None:
         """When to send *job* once more, in seconds; None: not at all, or another delivery does."""

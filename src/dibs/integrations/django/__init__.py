@@ -49,7 +49,7 @@ from ..._http.problems import busy, is_refusal
 from ..._http.responses import Recording, Response
 from ..._http.submission import InvalidRequest, Submission
 from ..._http.throttle import Throttle, ThrottleAnswer, Throttled
-from ..._interface import throttling
+from ..._interface import open_in_django, throttling
 from ...errors import Unavailable, UsageError
 from .._async import claims as async_claims
 from .._claims import STREAMED, applied, mark_guarded, outcome_of, run_within, within_of
@@ -130,6 +130,14 @@ def _guard_within(policy: Policy, view: View, within: TransactionOpener[Any]) ->
         return _answer(request, response) if isinstance(response, Response) else response
 
     return guarded
+
+
+def _whole(request: Any, response: Any) -> Any:
+    """Render *response* if the view is in a transaction.
+
+    What comes after the COMMIT may fail, and the claim has ended by then.
+    """
+    return _rendered(request, response) if open_in_django() else response
 
 
 def _rendered(request: Any, response: Any) -> Any:
@@ -282,7 +290,7 @@ def _run(policy: Policy, name: str, request: Any, work: Callable[[], Any]) -> Ht
     if isinstance(claimed, Response):
         return _answer(request, claimed)
     policy, outcome = claimed[0].policy, claimed[1]
-    response = _worked(outcome, work)
+    response = _worked(outcome, lambda: _whole(request, work()))
     _end_with(
         response, policy, functools.partial(sync_claims.end_claim, outcome, policy), outcome.fail
     )
@@ -433,23 +441,15 @@ def _end_with(
 ) -> None:
     """End the claim with the response: now, once it is rendered, or when its stream ends.
 
-    It does not end before the transactions around the view, as those of ATOMIC_REQUESTS.
+    If the view is in a transaction, as ATOMIC_REQUESTS opens one, with its COMMIT; a response that
+    stands for what is rolled back is no success.
     """
-    ended = functools.partial(_end_when_committed, response, policy, end, fail)
-    if not _is_later(response):
-        ended()
+    if _is_later(response) and not open_in_django():
+        if _is_stream(response):
+            response._resource_closers.append(lambda: end(_recorded(policy, response)))
+        else:
+            _end_when_rendered(response, lambda: end(_recorded(policy, response)), fail)
         return
-    when_committed(lambda: None, fail)
-    if _is_stream(response):
-        response._resource_closers.append(ended)
-    else:
-        _end_when_rendered(response, ended, fail)
-
-
-def _end_when_committed(
-    response: Any, policy: Policy, end: Callable[[Recording], object], fail: Callable[[], object]
-) -> None:
-    """A response that stands for what is rolled back is no success."""
     recording = _recorded(policy, response)
     ended = functools.partial(end, recording)
     when_committed(ended, fail if outcome_of(policy, recording) == "returned" else ended)
@@ -463,11 +463,11 @@ def _end_when_rendered(
 
     def rendered() -> Any:
         try:
-            made = render()
+            page = render()
         except BaseException:
             fail()
             raise
-        return made
+        return page
 
     response.render = rendered
     response.add_post_render_callback(lambda _: end())
@@ -532,11 +532,11 @@ def _page(page: Any, refusal: Response) -> HttpResponseBase:
 
 
 def _response(response: Response) -> HttpResponse:
-    made = HttpResponse(response.body, status=response.status)
-    del made["Content-Type"]
+    answer = HttpResponse(response.body, status=response.status)
+    del answer["Content-Type"]
     for name, value in response.headers:
-        made[name] = value
-    return made
+        answer[name] = value
+    return answer
 
 
 # ---- settings

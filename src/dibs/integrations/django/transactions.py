@@ -7,9 +7,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from django.db import connections, transaction
+from django.db import transaction
 
-from ..._interface import checked_fence, django_transaction
+from ..._interface import checked_fence, open_in_django
 from ...errors import LeaseLost
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ class _Atomic:
         self._durable = durable
 
     def __call__(self) -> AbstractContextManager[None]:
-        made: Any = transaction.atomic(using=self._using, durable=self._durable)
-        return made
+        manager: Any = transaction.atomic(using=self._using, durable=self._durable)
+        return manager
 
 
 def atomic(
@@ -47,18 +47,17 @@ def when_committed(committed: Callable[[], object], rolled_back: Callable[[], ob
 
     *rolled_back* is called in its place, also if a COMMIT fails. Both run before Django goes on.
     """
-    open_ones = [each for each in connections.all(initialized_only=True) if each.in_atomic_block]
-    outcomes: list[bool] = []
+    waiting, outcomes = open_in_django(), list[bool]()
 
     def ended(is_committed: bool) -> None:  # noqa: FBT001 - a callback
         outcomes.append(is_committed)
-        if len(outcomes) == len(open_ones):
+        if len(outcomes) == len(waiting):
             (committed if all(outcomes) else rolled_back)()
 
-    for each in open_ones:
-        if not django_transaction(each.alias).on_end(ended):
+    for each in waiting:
+        if not each.on_end(ended):
             ended(is_committed=True)  # its end cannot be seen
-    if not open_ones:
+    if not waiting:
         committed()
 
 

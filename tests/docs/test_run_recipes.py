@@ -102,7 +102,9 @@ def test_one_celery_beat_runs_and_another_takes_over(
     beats: list["subprocess.Popen[str]"], valkey: Server
 ) -> None:
     """The beat gets the SIGTERM of its `dibs run`, and ends as it does without."""
-    readable, _, _ = select.select([beat.stdout for beat in beats], [], [])
+    readable, _, _ = select.select(
+        [beat.stdout for beat in beats if beat.stdout is not None], [], []
+    )
     first, second = sorted(beats, key=lambda beat: beat.stdout not in readable)
     assert first.stdout is not None and second.stdout is not None
     assert "celery beat" in first.stdout.readline()

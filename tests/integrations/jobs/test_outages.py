@@ -52,7 +52,7 @@ def test_a_job_that_was_started_in_an_outage_does_not_keep_its_key_for_the_queue
     """It was claimed where it was enqueued, and nobody could continue that claim."""
     with Dibs(own_server.url) as dibs:
         jobs = unique_jobs(dibs, until=until, lease=60, queued=3000)
-        with jobs.queueing("report:1", "a") as token:
+        with jobs.queueing("report:1", "a") as (token, *_):
             pass
         own_server.freeze()
         with jobs.start("report:1", Job("a", token, 0)):
@@ -69,7 +69,7 @@ def test_a_job_that_was_started_in_an_outage_can_be_tried_again(own_server: Serv
     """It is no duplicate of itself: the claim that waits in the store is its own."""
     with Dibs(own_server.url) as dibs:
         jobs = unique_jobs(dibs, lease=1, queued=3000)
-        with jobs.queueing("report:1", "a") as token:
+        with jobs.queueing("report:1", "a") as (token, *_):
             pass
         own_server.freeze()
         with jobs.start("report:1", Job("a", token, 0)) as run:
@@ -88,7 +88,7 @@ def test_a_job_that_was_enqueued_in_an_outage_is_guarded_where_it_runs(own_serve
         jobs = unique_jobs(dibs)
         assert dibs.peek("report:1") is None
         own_server.freeze()
-        with jobs.queueing("report:1", "a") as token:
+        with jobs.queueing("report:1", "a") as (token, *_):
             pass
         own_server.thaw()
         eventually(lambda: "recovered" in {event.kind for event in events})

@@ -140,8 +140,8 @@ SEEDS := 1000
 simulate: setup ## the real client in a simulated world; SEEDS=5000 ARGS="hold limit", ARGS="hold --trace 910006"
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
-test-line-node: setup ## a Node bot on the local LINE; installs its SDK from the npm registry
-	@$(BIN)/python -m pytest -q -n 0 tests/local_line/node_examples.py $(ARGS)
+test-line-node: setup ## a Node bot on the local LINE, and axe on its pages; installs both from the npm registry
+	@$(BIN)/python -m pytest -q -n 0 tests/local_line/node_examples.py tests/local_line/axe_examples.py $(ARGS)
 
 line-rules: setup ## LINE's rules for requests and webhooks, from the newest line-openapi; ORIGIN=FOLDER for another one
 	@$(BIN)/python tools/line_rules.py $(ORIGIN)

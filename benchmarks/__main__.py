@@ -29,6 +29,7 @@ from . import (
     report,
     servers,
     stampede,
+    throttle,
     waiting,
 )
 from .measure import Plan
@@ -48,6 +49,7 @@ PARTS: dict[str, Part] = {
     "guard": guard.run,
     "codec": codec.run,
     "imports": imports.run,
+    "throttle": throttle.run,
     "outage": outage.run,
 }
 PACKAGES = (
@@ -62,6 +64,8 @@ PACKAGES = (
     "aiocache",
     "idemkit",
     "asgi-idempotency-header",
+    "limits",
+    "slowapi",
 )
 
 
@@ -95,7 +99,8 @@ def plan_of(chosen: argparse.Namespace) -> Plan:
 def benches_of(chosen: argparse.Namespace) -> Iterator[tuple[int | None, dict[str, Part]]]:
     """Which parts to run on which core, under the name by which their table and result are known.
 
-    Leases are measured pinned and unpinned, permits, listeners, hits, many and guards pinned,
+    Leases are measured pinned and unpinned, permits, listeners, hits, many, guards and
+    throttles pinned,
     everything else as a deployment would have it. A quick run makes do with one bench.
     """
     wanted = chosen.part or [name for name in PARTS if name != "outage" or chosen.slow]
@@ -104,7 +109,7 @@ def benches_of(chosen: argparse.Namespace) -> Iterator[tuple[int | None, dict[st
     pinned: dict[str, Part] = {}
     if core is not None:
         pinned |= {"pinned": hold.run} if "hold" in parts else {}
-        first = ("limit", "listeners", "hits", "many", "guard")
+        first = ("limit", "listeners", "hits", "many", "guard", "throttle")
         pinned |= {name: parts.pop(name) for name in first if name in parts}
     if chosen.quick:
         parts.pop("hold" if "pinned" in pinned else "", None)

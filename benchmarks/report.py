@@ -287,6 +287,16 @@ def imports_table(result: dict[str, Any]) -> str:
     return table.aligned(("fresh interpreter", "ms", "min", "max"), list(_rows(result, row)))
 
 
+def throttle_table(result: dict[str, Any]) -> str:
+    """Microseconds of CPU for one call, and for one request."""
+
+    def row(label: str, found: dict[str, Any]) -> tuple[str, ...]:
+        micros = measure.Spread(tuple(found["us"]))
+        return (label, *map(table.short, (micros.middle, micros.least, micros.most)))
+
+    return table.aligned(("throttle", "CPU µs", "min", "max"), list(_rows(result, row)))
+
+
 def codec_table(result: dict[str, Any]) -> str:
     """Microseconds of CPU from and to JSON."""
 
@@ -350,5 +360,6 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "guard": guard_table,
     "codec": codec_table,
     "imports": imports_table,
+    "throttle": throttle_table,
     "outage": outage_table,
 }

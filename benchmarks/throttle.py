@@ -1,19 +1,57 @@
-"""Client CPU of one throttled call, beside `limits` and slowapi: `python -m benchmarks.throttle`.
+"""Client CPU of one throttled call, beside ``limits`` and slowapi, in microseconds.
 
-Needs the two others beside the development requirements: `uv pip install limits slowapi`.
-Figures are CPU time of this process for each call, from one run.
+Each round is a process that measures all of them, one after another.
 """
 
+from __future__ import annotations
+
 import asyncio
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from dibs import AsyncDibs, Dibs
-from dibs.testing import Server
 
-CALLS = 4000
+from . import measure, servers
+from .systems import System
+from .worker import Bench
+
+CALLS = int(os.environ.get("BENCH_CALLS", "4000"))
 MOST: dict[str, Any] = {"limit": 1_000_000, "per": 3600}
+
+
+OTHERS = (
+    System("limits", "threads", "", "limits", "limits"),
+    System("slowapi", "asyncio", "", "slowapi", "slowapi"),
+)
+
+
+def run(plan: measure.Plan, bench: Bench) -> dict[str, Any]:
+    """Microseconds by label; nothing without the two others."""
+    missing = [reason for other in OTHERS if (reason := other.absence())]
+    bench.absent += missing
+    rows: dict[str, dict[str, Any]] = {}
+    if not missing:
+        for _ in plan.in_rounds(["throttle"]):
+            for label, micros in _measured(bench, 100 if plan.quick else 4000).items():
+                if plan.wants(label):
+                    rows.setdefault(label, {"us": []})["us"].append(micros)
+    return {"rows": rows}
+
+
+def _measured(bench: Bench, calls: int) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.throttle", str(bench.server.port)]
+    if bench.core is not None:
+        command.append(str(bench.core))
+    env = os.environ | {"BENCH_CALLS": str(calls)}
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, env=env, check=True).stdout)
+
+
+# What runs inside the process.
 
 
 def spent(call: Callable[[], object]) -> float:
@@ -49,9 +87,9 @@ def threads(url: str) -> dict[str, float]:
     few = RateLimitItemPerHour(5000)  # it keeps an entry for each call
     with Dibs(url, budget=5) as dibs:
         return {
-            "dibs.throttle, thread": spent(lambda: dibs.throttle("k", **MOST)),
-            "limits 5.8 fixed window, thread": spent(lambda: fixed.hit(item, "k")),
-            "limits 5.8 moving window, thread": spent(lambda: moving.hit(few, "m")),
+            "threads dibs.throttle": spent(lambda: dibs.throttle("k", **MOST)),
+            "threads limits, fixed window": spent(lambda: fixed.hit(item, "k")),
+            "threads limits, moving window": spent(lambda: moving.hit(few, str(os.getpid()))),
         }
 
 
@@ -66,10 +104,10 @@ async def tasks(url: str) -> dict[str, float]:
     figures: dict[str, float] = {}
     async with AsyncDibs(url, budget=5) as dibs:
         for number in (1, 50):
-            figures[f"dibs.throttle, {number} tasks"] = await aspent(
+            figures[f"asyncio {number} dibs.throttle"] = await aspent(
                 lambda: dibs.throttle("k", **MOST), number
             )
-            figures[f"limits 5.8 fixed window, {number} tasks"] = await aspent(
+            figures[f"asyncio {number} limits, fixed window"] = await aspent(
                 lambda: fixed.hit(item, "k"), number
             )
     return figures
@@ -104,7 +142,7 @@ async def requests(url: str) -> dict[str, float]:
 
     figures: dict[str, float] = {}
     async with AsyncDibs(url, budget=5) as dibs:
-        for name, view in (("no limit", plain), ("dibs", ours), ("slowapi 0.1.10", theirs)):
+        for name, view in (("no limit", plain), ("dibs", ours), ("slowapi", theirs)):
             app = Starlette(routes=[Route("/", view)])
             app.state.limiter = limiter
             if name == "dibs":
@@ -131,14 +169,14 @@ async def _send(message: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Print a table."""
-    with Server.start("valkey") as server:
-        figures = threads(server.url)
-        for part in (tasks, requests):
-            server.flush()
-            figures |= asyncio.run(part(server.url))
-    for name, micros in figures.items():
-        print(f"{name:36} {micros:8.1f} µs")
+    """Print the figures as JSON."""
+    port, *core = sys.argv[1:]
+    servers.pin(int(core[0]) if core else None)
+    url = f"redis://127.0.0.1:{port}"
+    figures = threads(url)
+    for part in (tasks, requests):
+        figures |= asyncio.run(part(url))
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

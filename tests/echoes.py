@@ -25,7 +25,7 @@ from dibs.testing.faults import WireCommand, wire_bytes
 LATER = 3
 """After how many further commands of its client a copy that comes later is executed."""
 COMPARING = (
-    "hold_extend", "hold_permit_extend", "hold_release", "hold_resume",
+    "hold_extend", "hold_permit_extend", "hold_release", "hold_resume", "hold_permit_resume",
     "once_complete", "cache_store", "cache_unlock", "schedule_record", "inspect_release",
 )  # fmt: skip
 """Scripts of which a copy is harmless, however late it comes."""

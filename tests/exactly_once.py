@@ -263,6 +263,8 @@ STATEMENTS = {
     "commit": b"COMMIT",
     "rollback": b"ROLLBACK",
 }
+RARE = ("look", "rollback")
+"""Executed only where something went wrong before."""
 ACTIONS = ("killed before", "killed after", "cut before", "cut after")
 
 
@@ -285,7 +287,8 @@ class Strikes:
         with self._lock:
             due = [action for action in ACTIONS if (name, action) in self._due]
             # Not all at once: the work has to come to its later statements as well.
-            if self._chance.random() >= (10 * self._likely if due else self._likely):
+            often = 200 if name in RARE else 40
+            if self._chance.random() >= (often * self._likely if due else self._likely):
                 return None
             action = self._chance.choice(due or ACTIONS)
             self._due.discard((name, action))

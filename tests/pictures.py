@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -29,7 +30,7 @@ from dibs.testing import Server
 from dibs.testing.servers import free_port
 from tests.apps.browser import TIMEOUT, launched
 from tests.apps.playground_process import running
-from tests.local_line.test_chat_page import Json, Stage, flex, say, text
+from tests.local_line.stage import Json, Stage, flex, say, text
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "images"
@@ -107,6 +108,24 @@ def local_line(browser: Any, file: Path) -> None:
             page.locator("#wire li", has_text="message/reply").first.locator("summary").click()
             page.locator(".in-full").wait_for()
             page.locator("#wire").evaluate("list => list.scrollTo(0, 0)")
+            page.evaluate("document.activeElement.blur()")
+            page.screenshot(path=file)
+
+
+def local_line_pad(browser: Any, file: Path) -> None:
+    """A card with two mistakes, beside the last one without."""
+    with _stage() as stage:
+        card = json.dumps(COFFEE["contents"], indent=2, ensure_ascii=False)
+        wrong = card.replace('"size": "kilo"', '"size": "medium"').replace(
+            '"weight"', '"wieght"', 1
+        )
+        url = f"{stage.line.page_url}pad"
+        with _opened(browser, url, 1280, 860, locale="zh-TW") as page:
+            page.locator("#json").fill(card)
+            page.locator(".fx-bubble", has_text="拿鐵").wait_for()
+            page.locator("#json").fill(wrong)
+            page.locator("#mistakes li").nth(1).wait_for()
+            page.locator("#json").evaluate("field => field.scrollTo(0, 0)")
             page.evaluate("document.activeElement.blur()")
             page.screenshot(path=file)
 
@@ -222,6 +241,7 @@ def weamind_card(browser: Any, file: Path) -> None:
 PICTURES: dict[str, Callable[[Any, Path], None]] = {
     "console": console,
     "local-line": local_line,
+    "local-line-pad": local_line_pad,
     "playground-once": playground_once,
     "weamind-card": weamind_card,
 }

@@ -25,7 +25,7 @@ from uuid import uuid4
 from dibs.testing.servers import free_port
 from tests.exactly_once import INSERT, Storm, _Deadly
 
-SERVICES = ("fastapi", "fastapi-plain", "flask", "django-http")
+SERVICES = ("fastapi", "fastapi-plain", "flask", "django-http", "django-atomic")
 STORM = "DIBS_STORM"
 """What a service has to know, as JSON in its environment."""
 POLICY: dict[str, Any] = {"window": 600, "after": "replay", "key": "required", "lease": 1}
@@ -123,7 +123,8 @@ def create() -> Any:
     """The application that the environment names."""
     facts = json.loads(os.environ[STORM])
     deadly = _Deadly(random.Random(), facts["deadly"])
-    build = {"flask": _flask, "django-http": _django}.get(facts["name"], _fastapi)
+    name = facts["name"]
+    build = _flask if name == "flask" else _django if name.startswith("django") else _fastapi
     return build(facts, deadly)
 
 
@@ -213,6 +214,7 @@ def _django(facts: dict[str, Any], deadly: _Deadly) -> Any:
     if backend == "postgresql":
         database |= {"USER": url.username, "HOST": url.host or url.query["host"]}
         database |= {"PORT": url.port or ""}
+    database["ATOMIC_REQUESTS"] = facts["name"] == "django-atomic"
     settings.configure(
         DATABASES={"default": database},
         ROOT_URLCONF=urls,

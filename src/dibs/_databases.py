@@ -36,7 +36,7 @@ class Transaction(ABC):
 
     kind: Literal["threads", "asyncio"] = "threads"
     is_opened_here = False
-    """True: `within=` opened it, so somebody must commit it. False: it is the caller's."""
+    """True: `within=` opened it, and must commit it. False: it is the caller's."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -66,11 +66,11 @@ class Transaction(ABC):
 
     @property
     def end(self) -> End:
-        """What became of it, after its context manager has ended without an error."""
+        """Its outcome, after its context manager has ended without an error."""
         return "unknown"
 
     def on_end(self, outcome: CommitListener) -> bool:
-        """Have *outcome* called at the end of the outermost transaction. False: nobody can know."""
+        """Have *outcome* called at the end of the outermost transaction. False: it cannot."""
         return False
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class _SQLAlchemy(Transaction):
     @property
     @abstractmethod
     def _connection(self) -> Any:
-        """The plain connection."""
+        """The connection of the driver."""
 
     @property
     def dialect(self) -> SqlDialect:
@@ -160,7 +160,7 @@ def _rows(result: Any) -> TableRows:
 
 
 class _Connection(_SQLAlchemy):
-    """`engine.begin`."""
+    """A transaction of `engine.begin`."""
 
     def __init__(self, value: Any) -> None:
         super().__init__(value)
@@ -236,7 +236,7 @@ _watchers: "weakref.WeakKeyDictionary[Any, _Watcher]" = weakref.WeakKeyDictionar
 
 
 class _Session(_SQLAlchemy):
-    """`sessionmaker.begin`."""
+    """A transaction of `sessionmaker.begin`."""
 
     def __init__(self, value: Any) -> None:
         super().__init__(value)
@@ -298,7 +298,7 @@ def _one_database() -> Generator[None]:
 
 
 class _AsyncConnection(_Connection):
-    """`AsyncEngine.begin`."""
+    """A transaction of `AsyncEngine.begin`."""
 
     kind = "asyncio"
 
@@ -322,7 +322,7 @@ class _AsyncConnection(_Connection):
 
 
 class _AsyncSession(_Session):
-    """`async_sessionmaker.begin`."""
+    """A transaction of `async_sessionmaker.begin`."""
 
     kind = "asyncio"
 
@@ -402,7 +402,7 @@ class _Psycopg(Transaction):
 
 
 class _AsyncPsycopg(_Psycopg):
-    """The same for asyncio."""
+    """A transaction of psycopg, for asyncio."""
 
     kind = "asyncio"
 
@@ -520,9 +520,23 @@ class _Django(Transaction):
             return cursor.fetchall() if cursor.description else ()
 
     def on_end(self, outcome: CommitListener) -> bool:
-        transaction = import_module("django.db.transaction")
-        transaction.on_commit(_Ending(outcome), using=self.value, robust=True)
+        connection = self._connection
+        if not connection.commit_on_exit:  # autocommit is off: its COMMIT calls no hook
+            return False
+        if _is_of_test_case(connection):
+            outcome(True)
+        elif connection.closed_in_transaction:
+            outcome(False)
+        else:
+            connection.on_commit(_Ending(outcome), robust=True)
+            # Before those of the application: one that raises would drop the others.
+            connection.run_on_commit.insert(0, connection.run_on_commit.pop())
         return True
+
+
+def _is_of_test_case(connection: Any) -> bool:
+    """Whether it is in the transaction of a test, which goes on inside and never commits."""
+    return connection.atomic_blocks[0]._from_testcase
 
 
 class _Ending:
@@ -598,3 +612,10 @@ def transaction_of(value: Any, manager: Any = None) -> Transaction:
 def django(using: str | None) -> Transaction:
     """The transaction that Django has open for the database *using*."""
     return _Django(using)
+
+
+def open_in_django() -> list[Transaction]:
+    """The transactions that Django has open in this thread, and that will end."""
+    found = import_module("django.db").connections.all(initialized_only=True)
+    opened = [each for each in found if each.in_atomic_block and not _is_of_test_case(each)]
+    return [_Django(each.alias) for each in opened]

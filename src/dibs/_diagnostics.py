@@ -1,6 +1,6 @@
 """What `dibs doctor` may use of dibs beside its public API.
 
-With it a single server is asked over a connection of its own, without a client: the target that a
+With it a single server is asked over a separate connection, without a client: the target that a
 URL names, a connection, requests and replies, what the engine can do, and what an error means.
 These are imports of the transport, which `_interface` does without. A test checks that the doctor
 imports nothing else. Nothing here is for applications.
@@ -10,7 +10,7 @@ from ._core.capabilities import ASK, OLDEST, RESP2, Dialect, Engine, Negotiation
 from ._core.causes import code_of_reply
 from ._core.connection import DEFAULT_BUDGET
 from ._core.inspection import printable
-from ._core.keys import checked_namespace, expand
+from ._core.keys import SLOTS, checked_namespace, expand
 from ._core.request import ErrorReply, Reply, Request, pack
 from ._core.schedule import MOST_APART_MS
 from ._server.embedded import start as start_embedded
@@ -44,6 +44,7 @@ __all__ = [
     "MOST_APART_MS",
     "OLDEST",
     "RESP2",
+    "SLOTS",
     "Address",
     "Cluster",
     "Dialect",

@@ -54,7 +54,7 @@ class OutageLog:
         self.open()
 
     def open(self) -> None:
-        """Begin without an outage; again in a forked child, which has connections of its own."""
+        """Begin without an outage; again in a forked child, which has its own connections."""
         self.is_open = False
         """True: an outage was logged, and its end was not."""
         self._servers = 0
@@ -122,7 +122,7 @@ _MOST_COUNTERS = 10_000
 """Names come from templates, but a program may make them up."""
 
 _background: ContextVar[Origins | None] = ContextVar("dibs_background", default=None)
-"""Set in work that nobody waits for, until it has begun its first span."""
+"""Set in background work, until it has begun its first span."""
 
 
 class EventSink:
@@ -142,11 +142,11 @@ class EventSink:
         self._counting = {kind: _who_counts(kind, listeners) for kind in KINDS}
         self._counters: dict[EventKey, Counter] = {}
         self._only_counted: dict[Kind, dict[str, Counter]] = {kind: {} for kind in KINDS}
-        """Those of guarded events that nobody wants as events, by name."""
+        """Those of guarded events that are only counted, by name."""
         self.wants = {kind: bool(self._wanted[kind] or self._counting[kind]) for kind in KINDS}
-        """False: nobody wants to know of events of that kind."""
+        """False: no listener wants events of that kind."""
         self.wants_holds = self.wants["acquired"] or self.wants["busy"]
-        """False: nobody wants to know that a lease was taken, or could not be."""
+        """False: no listener wants to know that a lease was acquired or refused."""
         self._tracers = tuple(
             [cast("SpanListener", each) for each in listeners if hasattr(each, "makes_spans")]
         )
@@ -161,14 +161,14 @@ class EventSink:
         Reported later: they are collected anywhere, also inside a listener that holds a lock."""
 
     def emit(self, kind: Kind, name: str, **facts: Any) -> None:
-        """Make an event, if anybody listens. A *cause* becomes its code and its sentence."""
+        """Make an event, if there are listeners. A *cause* becomes its code and its sentence."""
         if self.listeners:
             self._emit_all(kind, name, facts)
 
     # Two events of every hold: the same as `emit`, and quicker where they are only counted.
 
     def taken(self, call: HoldCall, outcome: LeaseState | Holding, since: float) -> None:
-        """Somebody who asked at *since* has a lease, or was refused."""
+        """A caller who asked at *since* has a lease, or was refused."""
         waited = monotonic() - since if call.options.wait else 0.0
         name = call.given_name or call.name
         if isinstance(outcome, Holding):
@@ -223,13 +223,13 @@ class EventSink:
     def _find(self, key: EventKey) -> Counter:
         """What counts such events, for all listeners that do."""
         kind, name, guarded = key
-        found: list[Counter] = []
+        counters: list[Counter] = []
         for listener in self._counting[kind]:
             try:
-                found.append(listener.counter(kind, name, guarded=guarded))
+                counters.append(listener.counter(kind, name, guarded=guarded))
             except Exception:
                 _failed(kind)
-        count = found[0] if len(found) == 1 else _counting_with(found, kind)
+        count = counters[0] if len(counters) == 1 else _counting_with(counters, kind)
         if len(self._counters) < _MOST_COUNTERS:
             self._counters[key] = count
             if guarded and not self._wanted[kind]:
@@ -268,7 +268,7 @@ class EventSink:
         return tuple([_attempt(each.origin) if each.makes_spans else None for each in tracers])
 
     def begin_in_background(self, origins: Origins) -> None:
-        """In a thread or task of its own: the next span begins a trace, linked to *origins*."""
+        """In a separate thread or task: the next span begins a trace, linked to *origins*."""
         _background.set(origins)
 
 

@@ -1,8 +1,8 @@
 """After a fork, the child opens its own connections and leaves its parent's alone.
 
 Only the thread that forks goes on in the child. A lock that another thread holds at that moment
-stays locked there for ever. So each lock of dibs is made anew in the child, or nobody else holds
-it during the fork.
+stays locked there for ever. So each lock of dibs is recreated in the child, or no other thread
+holds it during the fork.
 """
 
 import codecs
@@ -20,7 +20,7 @@ class Reopened(Protocol):
     """Something that holds connections, leases or a lock."""
 
     def open(self) -> None:
-        """Begin anew. What was held before belongs to the parent, and is not touched."""
+        """Start afresh. What was held before belongs to the parent, and is not touched."""
         ...
 
 
@@ -38,18 +38,18 @@ def _after_fork() -> None:
 
 
 class RenewedLock:
-    """A lock that is free in a forked child, whoever has it in the parent. Not re-entrant."""
+    """A lock that is free in a forked child, even if the parent holds it. Not re-entrant."""
 
     def __init__(self) -> None:
         self.open()
         reopen_after_fork(self)
 
     def open(self) -> None:
-        """Begin anew: at construction, and in a forked child."""
+        """Create the lock: at construction, and in a forked child."""
         self._lock = threading.Lock()
 
     def acquire(self, *, blocking: bool) -> bool:
-        """False: somebody else has it."""
+        """False: another thread has it."""
         return self._lock.acquire(blocking=blocking)
 
     def release(self) -> None:
@@ -69,11 +69,11 @@ _taken: list[threading.RLock] = []
 
 
 def fork_safe_lock() -> threading.RLock:
-    """A lock that a fork waits for: in the child nobody holds it.
+    """A lock that a fork waits for: in the child it is free.
 
-    For short calls, also of other libraries, whose own locks nobody can make anew: while no thread
+    For short calls, also of other libraries, whose locks cannot be recreated: while no thread
     has this lock, none is inside them on our behalf. Re-entrant, because a signal handler may
-    interrupt whoever has it.
+    interrupt the thread that has it.
     """
     lock = threading.RLock()
     _locks.add(weakref.ref(lock, _locks.discard))
@@ -81,18 +81,18 @@ def fork_safe_lock() -> threading.RLock:
 
 
 def _take_locks() -> None:
-    found = [reference() for reference in list(_locks)]
+    candidates = [reference() for reference in list(_locks)]
     # In one order: two threads may fork at the same time.
-    taken = sorted([lock for lock in found if lock is not None], key=id)
-    for lock in taken:
+    locks = sorted([lock for lock in candidates if lock is not None], key=id)
+    for lock in locks:
         lock.acquire()
-    _taken[:] = taken
+    _taken[:] = locks
 
 
 def _give_locks_back() -> None:
-    taken = _taken[:]
+    locks = _taken[:]
     _taken.clear()
-    for lock in taken:
+    for lock in locks:
         lock.release()
 
 

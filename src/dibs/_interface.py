@@ -24,8 +24,9 @@ from ._core.inspection import (
     is_shortened,
     printable,
     shorten,
+    token_hint,
 )
-from ._core.keys import Seconds, Template, fingerprint, seconds
+from ._core.keys import Seconds, Template, answering, fingerprint, seconds
 from ._core.lease import UNGUARDED, token_for
 from ._core.lease import lend as _lend
 from ._core.once import NO_PAYLOAD, Replay
@@ -33,7 +34,7 @@ from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
 from ._core.schedule import next_fires
 from ._core.shapes import returned_type
 from ._core.throttle import ThrottleKeywords, Throttling
-from ._databases import NotOurs
+from ._databases import NotOurs, open_in_django
 from ._forks import RenewedLock, fork_safe_lock
 from ._server.die_with_parent import ended_with_parent
 from .errors import Duplicate, UsageError
@@ -56,12 +57,14 @@ if TYPE_CHECKING:
         "MOST_SHOWN",
         "UNGUARDED_TOKEN",
         "AsyncClaim",
+        "AsyncClaiming",
         "AsyncInspector",
         "AsyncWithin",
         "AsyncWork",
         "Claim",
         "ClaimOptions",
         "ClaimRequest",
+        "Claiming",
         "Fire",
         "HoldKeywords",
         "How",
@@ -82,6 +85,7 @@ if TYPE_CHECKING:
         "Throttling",
         "Within",
         "Work",
+        "answering",
         "check_hold",
         "checked_fence",
         "claiming",
@@ -95,7 +99,7 @@ if TYPE_CHECKING:
         "is_shortened",
         "lend",
         "next_fires",
-        "opening",
+        "open_in_django",
         "printable",
         "refusal_in",
         "remaining",
@@ -105,12 +109,13 @@ if TYPE_CHECKING:
         "shorten",
         "shown",
         "throttling",
+        "token_hint",
         "transactions",
     ]  # fmt: skip
 
 
 UNGUARDED_TOKEN = token_for("claim", UNGUARDED)
-"""What `detach` of a claim returns that was made in an outage: whoever has it has no claim."""
+"""What `detach` returns for a claim that was made in an outage: it continues no claim."""
 
 
 def checked_fence(lease: "Lease | AsyncLease") -> int:
@@ -147,12 +152,17 @@ def claiming(dibs: Any, request: ClaimRequest) -> Any:
 
 
 @overload
-def transactions(dibs: "Dibs", opener: Any, options: ClaimOptions) -> "Within": ...
+def transactions(kind: "type[Dibs] | Dibs", opener: Any, options: ClaimOptions) -> "Within": ...
 @overload
-def transactions(dibs: "AsyncDibs", opener: Any, options: ClaimOptions) -> "AsyncWithin": ...
-def transactions(dibs: Any, opener: Any, options: ClaimOptions) -> Any:
-    """What runs functions in transactions that *opener* opens, with the record of a claim."""
-    return dibs._within(opener, options)
+def transactions(
+    kind: "type[AsyncDibs] | AsyncDibs", opener: Any, options: ClaimOptions
+) -> "AsyncWithin": ...
+def transactions(kind: Any, opener: Any, options: ClaimOptions) -> Any:
+    """What runs functions in transactions that *opener* opens, with the record of a claim.
+
+    *kind*: for whose claims. UsageError: *opener* or an option does not fit.
+    """
+    return kind._within(opener, options)
 
 
 def refusal_in(result: object) -> Duplicate | None:
@@ -175,17 +185,6 @@ def lend(claim: "AsyncClaim | Claim") -> str:
     state: Any = claim
     token = _lend(state._lease, "claim")
     return token if state._secret is None else token_for("claim", state._secret)
-
-
-def opening(opener: Any, options: ClaimOptions, *, is_async: bool) -> "AsyncWithin | Within":
-    """Opens the transactions of `within=`. UsageError: *opener* or an option does not fit it."""
-    if is_async:
-        from ._async.within import AsyncWithin
-
-        return AsyncWithin(opener, 0, options)
-    from ._sync.within import Within
-
-    return Within(opener, 0, options)
 
 
 @overload

@@ -18,7 +18,7 @@ class Identity:
 
     def __init__(self) -> None:
         self.holder = f"{gethostname()}:{getpid()}"
-        """For people."""
+        """Host name and process id, for people."""
         self._prefix = urandom(9).hex().encode()
         self.waiter = b"%b@%b" % (self._prefix[:12], self.holder.encode())
         """What it is called where it waits; no part of a token that proves anything."""
@@ -44,7 +44,7 @@ class HeldHere(NamedTuple):
 
 
 class WaitedFor(NamedTuple):
-    """A key that somebody in this process waits for."""
+    """A key that this process waits for."""
 
     key: str
     waiters: int
@@ -53,7 +53,7 @@ class WaitedFor(NamedTuple):
 
 
 class BreakerState(NamedTuple):
-    """A circuit breaker."""
+    """The state of a circuit breaker."""
 
     state: str
     """"closed", "open" or "half-open"."""
@@ -141,8 +141,8 @@ def _text(key: bytes) -> str:
 # ---- other processes
 
 
-def alive(holder: str | None) -> Literal["running", "ended", "unknown"]:
-    """Whether the process of *holder* is there, as far as this machine can tell."""
+def alive(holder: str | None) -> Literal["running", "stopped", "ended", "unknown"]:
+    """Whether the process of *holder* exists, as far as this machine can tell."""
     host, _, pid = (holder or "").rpartition(":")
     if host != gethostname() or not (pid.isdecimal() and 0 < int(pid) < 2**31):
         return "unknown"
@@ -151,5 +151,15 @@ def alive(holder: str | None) -> Literal["running", "ended", "unknown"]:
     except ProcessLookupError:
         return "ended"
     except OSError:  # another user's
+        pass
+    return _state_of(pid)
+
+
+def _state_of(pid: str) -> Literal["running", "stopped", "ended"]:
+    """The state of an existing process, as Linux says; elsewhere it is running."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            state = file.read().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
         return "running"
-    return "running"
+    return "stopped" if state in "Tt" else "ended" if state in "ZX" else "running"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ._forks import fork_safe_lock
-from .errors import UsageError
+from .errors import OTHER, UsageError
 from .events import (
     KINDS,
     MEASURES,
@@ -26,8 +26,6 @@ from .events import (
 
 _log = logging.getLogger("dibs")
 
-OTHER = "other"
-"""All names beyond the limit."""
 _LONGEST = 200
 _BATCH = 1000
 
@@ -118,7 +116,7 @@ class Series:
         self._is_adding = False
         """True: a signal handler that uses dibs has interrupted it."""
         self.add: list[Callable[[int], object]] = []
-        """The counters."""
+        """Adds a number of events to each counter."""
         self.durations: Observer | None = None
         self.then: list[Callable[[], object]] = []
         """What else is done when events are added."""
@@ -204,15 +202,14 @@ class Tally:
                 series.add_up()
 
     def _begin_outage(self) -> None:
-        """Redis did not answer. Answers from before do not end it, and the next one does so at
-        once."""
+        """Redis did not answer. Earlier answers do not end the outage; the next one does."""
         with self._lock:
             self._add_up()
             self.is_out = True
             self._pace()
 
     def _end_outage(self) -> None:
-        """Redis has answered."""
+        """End the outage: Redis has answered."""
         with self._lock:
             self.is_out = False
             self._pace()

@@ -69,7 +69,7 @@ _WRONG_KIND = (
 
 
 class Signal:
-    """Set once by anybody, waited for by one task."""
+    """Set once by any task, waited for by one."""
 
     __slots__ = ("_is_set", "_waiter")
 
@@ -81,7 +81,7 @@ class Signal:
         """Wake the waiter, now or when it comes."""
         self._is_set = True
         waiter = self._waiter
-        # A loop that was closed while somebody waited: nobody is there to be woken.
+        # If its loop was closed meanwhile, there is no task to wake.
         if waiter is not None and not waiter.done() and not waiter.get_loop().is_closed():
             waiter.set_result(None)
 
@@ -109,7 +109,7 @@ def _finish(waiter: "asyncio.Future[None]") -> None:
 
 
 Guard = contextlib.nullcontext
-"""Nothing: between two awaits nobody else runs."""
+"""No lock is needed: between two awaits no other task runs."""
 
 
 class Background:
@@ -148,8 +148,11 @@ class LoopWatch:
     _thread: ClassVar[threading.Thread | None] = None
 
     def __init__(self, overdue: Callable[[float], tuple[str, float, float] | None]) -> None:
-        """*overdue* is called in the thread, with the time: the name of a lease whose renewal is
-        late, by how many seconds, and in how many the lease runs out."""
+        """*overdue* is called in the thread when the renewal of a lease is late.
+
+        It gets the name of the lease, the seconds by which the renewal is late, and those until the
+        lease expires.
+        """
         self._overdue = overdue
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread_id = 0
@@ -167,7 +170,7 @@ class LoopWatch:
                 thread.start()
 
     def end(self) -> None:
-        """Nothing has to be renewed any more."""
+        """Stop: nothing is left to renew."""
         _watches.discard(self)
 
     def look(self) -> None:
@@ -183,8 +186,11 @@ class LoopWatch:
             _log.warning(_BLOCKED, *overdue, stack)
 
     def _answers(self) -> bool:
-        """Whether the loop runs what it is given. Slices: a process that was stopped, with this
-        thread in it, has lost one of them only."""
+        """Whether the loop runs callbacks.
+
+        It waits in slices: a process that was stopped, with this thread in it, loses only one of
+        them.
+        """
         answer = threading.Event()
         try:
             assert self._loop is not None
@@ -289,7 +295,7 @@ class Body:
     async def leave(self, error: BaseException | None) -> bool:
         """The body has ended, by *error*. True: our cancellation ended it, or should have.
 
-        False also where somebody else cancels the task as well: their cancellation goes first.
+        False also if another caller cancels the task as well: that cancellation goes first.
         Where it has arrived here, `resume` raises it again.
         """
         task = None if self._task is None else self._task()
@@ -308,7 +314,7 @@ class Body:
         return False
 
     def resume(self) -> None:
-        """Raise the cancellation of somebody else that `leave` has met."""
+        """Raise the cancellation by another caller that `leave` has met."""
         cancelled, self._cancelled = self._cancelled, None
         if cancelled is not None:
             raise cancelled
@@ -321,7 +327,7 @@ _flight: ContextVar["Callable[[], Flight | None]"] = ContextVar("dibs_flight")
 class Flight:
     """One piece of work for all who want its result. It goes on without any one of them.
 
-    It runs in a task of its own, so that a caller who is cancelled takes nobody along; when the
+    It runs in a separate task, so that one caller's cancellation does not end it; when the
     last one leaves, it is cancelled. *ended* is called with the flight when it is over.
     """
 
@@ -360,7 +366,7 @@ class Flight:
         return self._loop is not asyncio.get_running_loop() and not self._task.done()
 
     async def join(self) -> Any:
-        """The result, or the error. UsageError: the flight waits for whoever joins it."""
+        """The result, or the error. UsageError: the flight waits for this caller."""
         mine = _flight.get(_no_flight)()
         if mine is None or mine._worker is not asyncio.current_task():
             return await self._join()
@@ -400,18 +406,18 @@ def current_flight() -> "Flight | None":
 
 
 def is_cancellation(error: BaseException) -> bool:
-    """True: somebody cancelled the task."""
+    """True: the task was cancelled."""
     return isinstance(error, asyncio.CancelledError)
 
 
 def _see_error(task: "asyncio.Task[Any]") -> None:
-    # Whoever joined has the error; where nobody is left, nobody needs a warning either.
+    # The callers have the error; if none is left, a warning would be of no use.
     if not task.cancelled():
         task.exception()
 
 
 class BackgroundTasks:
-    """Work that nobody waits for, all of it ended by `stop`."""
+    """Work in the background, all of it ended by `stop`."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -443,7 +449,7 @@ class BackgroundTasks:
 
 
 class WorkQueue(BackgroundTasks):
-    """Work that nobody waits for. None of it is refused."""
+    """Work in the background. None of it is refused."""
 
     def add(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Have *work* done. Its errors are its own business."""
@@ -479,7 +485,7 @@ class Coalescer:
     async def ask(
         self, key: bytes, question: Callable[[Q], Coroutine[Any, Any, Any]], about: Q
     ) -> Any:
-        """The answer to *question*, asked by us or by somebody else."""
+        """The answer to *question*, asked by this caller or by another one."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._asked, self._waiting = loop, {}, []

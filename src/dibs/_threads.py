@@ -66,7 +66,7 @@ _WRONG_KIND = (
 
 
 class Signal:
-    """Set by anybody, waited for by one thread.
+    """Set by any thread, waited for by one.
 
     Made of one lock that only the waiter takes: a signal handler may set it while its own thread
     is anywhere in here. (`threading.Event` has a lock that such a handler would wait for.)
@@ -119,7 +119,7 @@ class Background:
         self._thread.start()
 
     def stop(self) -> None:
-        """Wait until it has ended. Nobody can cancel a thread: its work must look."""
+        """Wait until it has ended. A thread cannot be cancelled: its work must check."""
         thread, self._thread = self._thread, None
         # Not alive: it has ended, or could never be started.
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
@@ -127,7 +127,7 @@ class Background:
 
 
 class LoopWatch:
-    """Nothing: there is no event loop that could be blocked."""
+    """Does nothing: there is no event loop that could be blocked."""
 
     __slots__ = ()
 
@@ -135,10 +135,10 @@ class LoopWatch:
         pass
 
     def begin(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def end(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Deadlines:
@@ -168,7 +168,7 @@ class Body:
         return False
 
     def resume(self) -> None:
-        """Nothing: nobody can cancel a thread."""
+        """Do nothing: a thread cannot be cancelled."""
 
 
 class _Here(threading.local):
@@ -212,9 +212,9 @@ class Flight:
         return False
 
     def join(self) -> Any:
-        """The result, or the error. UsageError: the flight waits for whoever joins it.
+        """The result, or the error. UsageError: the flight waits for this caller.
 
-        TimeoutError: its load takes too long. It cannot be stopped; whoever comes next begins anew.
+        TimeoutError: its load takes too long. It cannot be stopped; the next caller loads again.
         """
         with self._change:
             is_first, self._has_begun = not self._has_begun, True
@@ -267,7 +267,7 @@ class Flight:
         raise Unavailable(cause_for("load_cancelled", "the load was interrupted"))
 
     def limit(self, deadline: float) -> None:
-        """Nobody waits longer than until *deadline*."""
+        """Let callers wait until *deadline* at most."""
         with self._change:
             self._deadline = deadline
             self._change.notify_all()
@@ -291,7 +291,7 @@ _MOST_THREADS = 64
 
 
 class BackgroundTasks:
-    """Work that nobody waits for."""
+    """Work in the background."""
 
     is_orphaned = False
 
@@ -322,7 +322,7 @@ class BackgroundTasks:
 
 
 class WorkQueue:
-    """Work that nobody waits for, done in turn by one thread. None of it is refused.
+    """Work in the background, done in turn by one thread. None of it is refused.
 
     No lock is waited for where work is added: that may be in a signal handler, or wherever garbage
     is collected.
@@ -363,7 +363,7 @@ class WorkQueue:
 
 
 class Coalescer:
-    """Threads ask for themselves: each has a connection of its own, and waiting costs more."""
+    """Threads ask for themselves: each has a separate connection, and waiting costs more."""
 
     def ask(self, key: bytes, question: Callable[[Q], Any], about: Q) -> Any:
         """The answer to *question*."""
@@ -373,7 +373,7 @@ class Coalescer:
 def within(seconds: float, work: Callable[[], Any]) -> Any:
     """What *work* returns, however long it takes: a thread cannot be stopped.
 
-    But whoever waits for the flight that it belongs to waits no longer than *seconds*.
+    But callers that wait for its flight wait no longer than *seconds*.
     """
     flight = _here.flight
     if flight is None:
@@ -391,12 +391,12 @@ def current_loop() -> object:
 
 
 def maybe_await(value: Any) -> Any:
-    """*value*."""
+    """Return *value*: threads await nothing."""
     return value
 
 
 def off_loop(work: Callable[..., Any], *args: Any) -> Any:
-    """Run *work*."""
+    """Run *work* here: there is no event loop to leave."""
     return work(*args)
 
 

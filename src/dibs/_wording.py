@@ -124,9 +124,9 @@ HEADINGS = ("KEY", "WHAT", "HOLDER", "LEFT", "AGE", "SIZE", "DETAILS")
 
 def row(entry: KeyInfo, *, whole: bool) -> list[str]:
     """The cells of a table, in the order of `HEADINGS`."""
-    key, said = shown_key(entry, whole=whole), details(entry, whole=whole)
+    key, text = shown_key(entry, whole=whole), details(entry, whole=whole)
     age = duration(entry.age)
-    return [key, what(entry), who(entry), _left(entry), age, _length(entry), said]
+    return [key, what(entry), who(entry), _left(entry), age, _length(entry), text]
 
 
 def _left(entry: KeyInfo) -> str:
@@ -227,8 +227,8 @@ def meaning(entry: KeyInfo) -> str:
         case "permits":
             return "Others get a permit if fewer than their limit are held; else they get Busy."
         case "claim":
-            said = "Duplicates are refused or wait. While it runs, it is renewed; if its process"
-            return f"{said} has died, it is free {when}."
+            text = "Duplicates are refused or wait. While it runs, it is renewed; if its process"
+            return f"{text} has died, it is free {when}."
         case "done":
             return f"Duplicates are refused or get its result, for {left}."
         case "cached" if entry.loading is not None:
@@ -238,7 +238,7 @@ def meaning(entry: KeyInfo) -> str:
         case "cached":
             return f"Readers get this value; the server keeps it for {left}, stale time included."
         case "lock" if entry.state == "resting":
-            return f"A load has just failed; nobody tries again for {left}."
+            return f"A load has just failed; the next one waits for {left}."
         case "lock":
             return f"A load is under way. If its process has died, another one may load {when}."
         case "foreign" if entry.token_hint is not None:
@@ -261,13 +261,13 @@ def _meaning_of_record(entry: KeyInfo) -> str:
         case "schedule":
             return "The last fire that is over; its age is counted from that fire."
         case "rate":
-            return f"It counts calls; a whole burst is there again in {duration(entry.remaining)}."
+            return f"It counts calls; a whole burst is free again in {duration(entry.remaining)}."
         case "history":
             return "The last fires of a schedule; `dibs why` shows them by the schedule's key."
         case "waiters":
             return "It notes who waits for a key, for people who look."
         case "fence":
-            return "The last fence of a key. Nobody holds anything by it."
+            return "The last fence of a key. It holds nothing."
         case "tag":
             return "The version of a tag; deleting it makes all values with the tag outdated."
         case _ if entry.state == "denied":
@@ -301,7 +301,7 @@ def risk(entry: KeyInfo) -> str:
 
 # ---- why
 
-Alive = Literal["running", "ended", "unknown"]
+Alive = Literal["running", "stopped", "ended", "unknown"]
 """Whether the process of a holder is alive, as far as can be known from here."""
 _SCHEDULED = ("scheduled-last:", "scheduled:")
 
@@ -311,7 +311,7 @@ class Place(NamedTuple):
 
     namespace: str
     key: str
-    """Behind the namespace."""
+    """Without the namespace."""
 
 
 def place_of(found: str, typed: str) -> Place:
@@ -342,8 +342,10 @@ def listed(found: Facts, *, whole: bool) -> list[tuple[str, str]]:
     """Names and values, for people."""
     entry = found.entry
     known = [("namespace", printable(found.place.namespace) or "(none)")]
-    known += [each for each in facts(entry, whole=whole) if each[0] not in ("age", "token hint")]
-    if entry.age is not None:
+    is_record = entry.kind == "schedule"  # it has no holder, and does not become free
+    hidden = ("age", "token hint", *(("holder", "left") if is_record else ()))
+    known += [each for each in facts(entry, whole=whole) if each[0] not in hidden]
+    if entry.age is not None and not is_record:
         known.insert(3, ("since", f"{duration(entry.age)} ago"))
     if found.touched is not None and entry.token_hint is not None:
         known.append(("last touched", f"{duration(found.touched)} ago: written, renewed or read"))
@@ -354,6 +356,7 @@ def listed(found: Facts, *, whole: bool) -> list[tuple[str, str]]:
 
 _PROCESS: dict[Alive, str] = {
     "running": "is running, on this machine",
+    "stopped": "is stopped, on this machine (SIGSTOP, a debugger): it does not renew",
     "ended": "is not running on this machine any longer",
     "unknown": "is on another machine: it cannot be seen from here",
 }
@@ -362,8 +365,11 @@ _PROCESS: dict[Alive, str] = {
 def next_steps(found: Facts) -> str:
     """What happens if nothing is done."""
     entry = found.entry
-    if found.alive == "ended" and entry.kind in ("lease", "claim"):
-        return f"Its process has ended, so it is not renewed: it is free in {_time_left(entry)}."
+    if found.alive in ("ended", "stopped") and entry.kind in ("lease", "claim"):
+        how = f"has ended, so it is not renewed: it is free in {_time_left(entry)}."
+        if found.alive == "stopped":
+            how = f"is stopped: the key is free in {_time_left(entry)}, unless it goes on before."
+        return f"Its process {how}"
     return meaning(entry)
 
 
@@ -384,6 +390,9 @@ def advice(found: Facts) -> list[str]:
             return [f"Drop the value: {command('invalidate')}"]
         case "schedule" if entry.state == "new":
             return ["See that a scheduler runs, and that its log names this schedule."]
+        case "schedule" if entry.fires and entry.fires[0].outcome.startswith("failed"):
+            log = f"The traceback is in the log of {printable(entry.fires[0].holder)}"
+            return [f"A fire that failed is not run again. {log}, of the logger dibs."]
         case "foreign" if is_stuck(entry):
             return [f"dibs did not write it, and it counts as held: {command('release')} --force"]
         case "rate":
@@ -415,7 +424,7 @@ def elsewhere_line(found: Facts) -> str:
 
 
 def reason_object(found: Facts, *, whole: bool) -> JsonObject:
-    """The same for programs."""
+    """The reason as an object, for programs."""
     return {
         "namespace": found.place.namespace,
         "elsewhere": found.is_elsewhere,

@@ -1,7 +1,7 @@
 """The claims that are open here: in this task or thread, and in this process.
 
 A claim is open from its `with` until its end. One that is never ended, because its `__enter__`
-has no `__exit__`, is kept alive for as long as anything refers to it, and leaked after that.
+has no `__exit__`, is renewed for as long as anything refers to it, and leaked after that.
 `clear_current_claims()` at the end of a request or job makes sure that nothing is left open.
 """
 
@@ -22,7 +22,7 @@ class OpenClaim(Protocol):
         ...
 
     def leak(self, cause: str) -> None:
-        """Stop keeping it alive: its key is free when its lease runs out. *cause*: a code."""
+        """Stop renewing it, because of *cause* (a code): the key is free when it expires."""
         ...
 
 
@@ -41,23 +41,26 @@ if hasattr(os, "register_at_fork"):  # what is open is the parent's
 
 
 def current_claims() -> tuple[OpenClaim, ...]:
-    """The claims that this task or thread has open, the oldest first.
+    """Return the claims that this task or thread has open, the oldest first.
 
-    With those of whoever started it: a task begins with what its creator had open.
+    They include those of its creator: a task begins with what its creator had open.
     """
     return tuple([claim for claim, _ in _open_here()])
 
 
 def open_claims() -> int:
-    """How many claims this process has open."""
+    """Return how many claims this process has open."""
     return len(_everywhere)
 
 
 def clear_current_claims() -> int:
-    """Give up the claims that this task or thread opened and did not end; how many there were.
+    """Give up the claims that this task or thread opened and did not end.
 
-    Nothing is sent: they are not kept alive any more and run out, each with a `leaked` event.
-    Those of whoever started it are left alone: they may well be at work.
+    Nothing is sent: they are no longer renewed and expire, each with a `leaked` event. Those of its
+    creator are left alone: they may still be in use.
+
+    Returns:
+        How many there were.
     """
     me = _whoami()
     mine = [claim for claim, by in _open_here() if by == me]
@@ -75,13 +78,13 @@ def opened(claim: OpenClaim) -> None:
 
 
 def closed(claim: OpenClaim) -> None:
-    """*claim* is not open any more. It may be closed elsewhere than it was opened."""
+    """*claim* is no longer open. It may be closed elsewhere than it was opened."""
     _everywhere.discard(id(claim))  # from the context it goes when the next one is opened
 
 
 def _open_here() -> list[tuple[OpenClaim, int]]:
-    found = [(each.claim(), each.by) for each in _here.get()]
-    return [(claim, by) for claim, by in found if claim is not None and id(claim) in _everywhere]
+    claims = [(each.claim(), each.by) for each in _here.get()]
+    return [(claim, by) for claim, by in claims if claim is not None and id(claim) in _everywhere]
 
 
 def _is_open(opened: _Opened) -> bool:

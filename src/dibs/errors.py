@@ -42,11 +42,16 @@ class DibsError(Exception):
 
 
 class Busy(DibsError):
-    """Another holder has the key. `retry_after`: seconds until it expires, if it is not renewed.
+    """Another holder has the key, or it was called too often.
 
-    inf: another program wrote the key, without a ttl. `is_here`: this very client has it. `state`
-    is "held", or "throttled" where the key was called too often; then `retry_after` is when the
-    next call is allowed.
+    Attributes:
+        key: The key as you wrote it; do not log it.
+        name: What messages call the key.
+        retry_after: Seconds until the key expires, if it is not renewed, or until the next call is
+            allowed. inf: another program wrote the key, without a ttl.
+        holder: Host name and process id of the holder. None: not written by dibs.
+        is_here: This client itself holds the key.
+        state: "held", or "throttled" if the key was called too often.
     """
 
     def __init__(
@@ -79,12 +84,18 @@ class Busy(DibsError):
 
 
 class Duplicate(DibsError):
-    """It was submitted before. `state` is "running" or "done", `message` is for the user.
+    """It was submitted before.
 
-    `retry_after`: seconds until a new submission is accepted; at the earliest, if the first one is
-    still running. inf: another program wrote the key, without a ttl. `note` is what the first one
-    said about itself, for example the id of the job that runs; the message does not contain it.
-    `source`: "redis", or "table" where your database has answered.
+    Attributes:
+        key: The key as you wrote it; do not log it.
+        name: What messages call the key.
+        retry_after: Seconds until a new submission is accepted; at the earliest, if the first one
+            is still running. inf: another program wrote the key, without a ttl.
+        state: "running" or "done".
+        message: The text for the user.
+        note: What the first submission said about itself, such as the id of the job that runs. The
+            message does not contain it.
+        source: "redis", or "table" if your database has answered.
     """
 
     def __init__(
@@ -116,7 +127,12 @@ class Duplicate(DibsError):
 
 
 class Mismatch(DibsError):
-    """The key was used before with another payload: an error of the caller."""
+    """The key was used before with another payload: an error of the caller.
+
+    Attributes:
+        key: The key as you wrote it; do not log it.
+        name: What messages call the key.
+    """
 
     def __init__(self, key: str, name: str = "the key") -> None:
         super().__init__(key, name)
@@ -128,7 +144,13 @@ class Mismatch(DibsError):
 
 
 class LeaseLost(DibsError):
-    """The lease expired or was taken over: stop writing."""
+    """The lease expired or was taken over: stop writing.
+
+    Attributes:
+        key: The key as you wrote it; do not log it.
+        fence: The fence of the lost lease. None: it had none.
+        name: What messages call the key.
+    """
 
     def __init__(self, key: str, fence: int | None = None, name: str = "the key") -> None:
         super().__init__(key, fence, name)
@@ -148,27 +170,30 @@ OTHER = "other"
 
 
 class Cause(str):
-    """A sentence for people with a `code` for programs: "silent", "readonly" …"""
+    """A sentence for people with a `code` for programs, such as "silent" or "readonly"."""
 
     code: str
 
     def __new__(cls, sentence: str, code: str = OTHER) -> "Cause":
-        """*sentence* may be a Cause: then it keeps its code, unless another one is given."""
-        made = super().__new__(cls, sentence)
+        """Keep the code of a *sentence* that is a Cause, unless another one is given."""
+        cause = super().__new__(cls, sentence)
         known = sentence.code if isinstance(sentence, Cause) else OTHER
-        made.code = known if code == OTHER else code
-        return made
+        cause.code = known if code == OTHER else code
+        return cause
 
 
 class Unavailable(DibsError):
-    """Redis is unavailable, or a load failed; `cause` is a code, `detail` a sentence.
+    """Redis is unavailable, or a load failed.
 
-    `failure`: the name of the type of the exception with which the load failed, such as
-    "NotFound", where a cached function remembers it (`negative_ttl`). None: no load failed.
+    Attributes:
+        cause: A code. The argument is a `Cause`, or a sentence without a code.
+        detail: The sentence.
+        name: What messages call the key.
+        failure: The class name of the exception with which a load failed, such as "NotFound", where
+            a cached function remembers it (`negative_ttl`). None: no load failed.
     """
 
     def __init__(self, cause: str, name: str = "the key", failure: str | None = None) -> None:
-        """*cause*: a `Cause`, or a sentence without a code."""
         super().__init__(cause, name, failure)
         self.cause = Cause(cause).code
         self.detail = str(cause)

@@ -29,7 +29,7 @@ Kind = Literal[
 ]  # fmt: skip
 
 KINDS: frozenset[Kind] = frozenset(get_args(Kind))
-"""All of them."""
+"""All kinds of events."""
 
 Listener = Callable[["Event"], object]
 
@@ -128,13 +128,13 @@ class CountingListener(Protocol):
         ...
 
     def counter(self, kind: Kind, name: str, *, guarded: bool | None) -> Counter:
-        """What to call for such events. It is asked once, and remembered."""
+        """Return what to call for such events. It is called once for each; the result is kept."""
         ...
 
 
 SpanKind = Literal["hold", "claim", "load", "wait", "run"]
 """hold, claim: from the request to the end of the block. load: a call of a loader. wait: for a load
-by somebody else. run: a run of a scheduled function."""
+by another caller. run: a run of a scheduled function."""
 
 
 class Span(Protocol):
@@ -150,15 +150,15 @@ class Span(Protocol):
         ...
 
     def waited(self, seconds: float) -> None:
-        """It waited for others so long, until now."""
+        """Record that the work has waited *seconds* for other callers, until now."""
         ...
 
     def link(self, origin: object) -> None:
-        """It depends on another span."""
+        """Link it to a span that it depends on."""
         ...
 
     def end(self, outcome: str, error: BaseException | None) -> None:
-        """It is over. *outcome* is a code; *error*: what it raised."""
+        """End the span, with the code *outcome* and the exception that the work raised, if any."""
         ...
 
 
@@ -167,23 +167,26 @@ class SpanListener(Protocol):
 
     @property
     def makes_spans(self) -> bool:
-        """False: it makes none at present; nothing else is called."""
+        """Whether it makes spans at present; if not, nothing else is called."""
         ...
 
     def __call__(self, event: "Event") -> object:
-        """Something happened."""
+        """Called with each event."""
         ...
 
     def span(
         self, kind: SpanKind, name: str, reason: str | None, *, background: bool, origin: object
     ) -> Span:
-        """Begin a span, in the thread or task of the work, and make it the current one until it
-        ends. *reason*: why a value is loaded. *background*: nobody waits for it, so it begins a
-        trace of its own, linked to *origin*."""
+        """Begin a span in the thread or task of the work: the current one until it ends.
+
+        Args:
+            reason: Why a value is loaded.
+            background: No caller waits for it, so it begins a separate trace, linked to *origin*.
+        """
         ...
 
     def origin(self) -> object:
-        """What work that begins in the background is linked to: the current span. None: nothing."""
+        """Return the current span, which background work is linked to, or None."""
         ...
 
 
@@ -209,7 +212,7 @@ class Event:
     """busy, duplicate: seconds until the key is free at the latest. throttled: until the next call
     is allowed."""
     state: Literal["running", "done"] | None = None
-    """duplicate: whether the first one is still at work."""
+    """duplicate: whether the first one is still running."""
     source: Source | None = None
     """duplicate, replayed, mismatch: "table" where the database of `within` has answered."""
     fence: int | None = None
@@ -220,7 +223,7 @@ class Event:
     its key was free; "not_stored", it is recorded without its result.
     switched: how it was learnt ("announced", "asked", "connecting")."""
     detail: str | None = None
-    """The same as a sentence, for people."""
+    """The cause as a sentence, for people."""
     lasted: float | None = None
     """recovered: seconds the outage lasted."""
     took: float | None = None
@@ -228,4 +231,4 @@ class Event:
     delay: float | None = None
     """fired: seconds after its scheduled time."""
     count: int | None = None
-    """missed: how many fires nobody ran."""
+    """missed: how many fires were not run."""

@@ -28,11 +28,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m dibs.scheduler", description=__doc__)
     parser.add_argument("target", help="where the Dibs is: package.module:name")
     parser.add_argument("--drain", type=float, default=10.0, help="seconds, default: 10")
-    asked = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     if not logging.getLogger().handlers:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
-        return _run(load(asked.target), asked.drain)
+        return _run(load(args.target), args.drain)
     except UsageError as error:
         parser.error(str(error))
 
@@ -43,18 +43,18 @@ def load(target: str) -> Dibs | AsyncDibs:
     if not colon or not module or not name:
         raise UsageError(f"{target!r} is not of the form package.module:name")
     try:
-        found: Any = importlib.import_module(module)
+        value: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module is there, and lacks something itself
+            raise  # the module exists, and lacks something itself
         raise UsageError(f"there is no module {module!r} here") from None
     for part in name.split("."):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             raise UsageError(f"the module {module!r} has no {name!r}")
-        found = getattr(found, part)
-    if not isinstance(found, Dibs | AsyncDibs):
-        raise UsageError(f"{target} is not a Dibs or an AsyncDibs, but {type(found).__name__}")
-    return found
+        value = getattr(value, part)
+    if not isinstance(value, Dibs | AsyncDibs):
+        raise UsageError(f"{target} is not a Dibs or an AsyncDibs, but {type(value).__name__}")
+    return value
 
 
 def _run(dibs: Dibs | AsyncDibs, drain: float) -> int:

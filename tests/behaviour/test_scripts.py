@@ -50,7 +50,16 @@ def resume(script: Script) -> int:
     return script(["key", "fence"], "aa-1", "bb-1", "host:1", MINUTE, MINUTE)[2]
 
 
-TAKERS = {"hold_acquire_fenced": take_fenced, "hold_permit": take_permit, "hold_resume": resume}
+def resume_permit(script: Script) -> int:
+    script.client.zadd("key", {"aa-1@detached": script.now_us() // 1000 + MINUTE})
+    keys = ["key", "fence", "fences"]
+    return script(keys, "aa-1@detached", "bb-1", "host:1", MINUTE, MINUTE, "take")[2]
+
+
+TAKERS = {
+    "hold_acquire_fenced": take_fenced, "hold_permit": take_permit, "hold_resume": resume,
+    "hold_permit_resume": resume_permit,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TAKERS)
@@ -91,6 +100,22 @@ def test_a_repeated_permit_keeps_its_fence(server: Server) -> None:
     first = take_permit(script)
     later = script(["key", "fence", "fences"], OTHER, MINUTE, 3, MINUTE)
     assert take_permit(script) == first < later
+
+
+def test_a_permit_that_is_continued_twice_is_continued_once(server: Server) -> None:
+    """A repeated request gets the answer of the first; undone, it has the time that it had."""
+    script = Script(server, "hold_permit_resume")
+    fence = resume_permit(script)
+    keys = ["key", "fence", "fences"]
+    words = ("aa-1@detached", "bb-1", "host:1", 10, MINUTE, "take")
+    token, is_ours, again = script(keys, *words)
+    assert (is_ours, again) == (1, fence)
+    assert token.startswith(b"bb-1~")
+    assert script(keys, "aa-1@detached", "cc-1", *words[2:]) == [None, 0, -2]
+    for _ in range(2):
+        undo = ("bb-1", "aa-1@detached", "", 10, 0, "undo")
+        assert script(["key"], *undo) == [b"aa-1@detached", 1, 0]
+    assert MINUTE / 2 < script.client.pttl("key") <= MINUTE
 
 
 # ---- schedules and submissions

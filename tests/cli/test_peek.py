@@ -29,7 +29,7 @@ def test_a_key_as_ls_shows_it_can_be_looked_up(shop: Shop) -> None:
 def test_a_key_that_nobody_holds_is_not_found(shop: Shop) -> None:
     """The exit code is 1, also for a shortened key that fits none."""
     done = run(shop.url, "peek", "job:other", "--namespace", "shop:")
-    assert done.code == 1 and "nobody" in done.out
+    assert done.code == 1 and "not held" in done.out
     done = run(shop.url, "peek", "job:~00000000", "--namespace", "shop:", "--json")
     assert done.code == 1 and done.json == {"found": False, "entry": None, "elsewhere": []}
 

@@ -1,6 +1,13 @@
-"""`dibs run`: a program runs while this process holds a key, as with `flock`, on many machines."""
+"""`dibs run`: a program runs while this process holds a key, as with `flock`, on many machines.
+
+Where `flock` and `consul lock` document a behaviour, it is the same, but for three things. A
+process that the command leaves behind does not keep the key (with `flock` it does). The exit code
+is that of the command (with `consul lock` only on request, and then 2). A signal ends one that
+waits for the key (`consul lock` goes on waiting).
+"""
 
 import os
+import pty
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -10,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from dibs import Dibs
-from dibs.testing import Server, eventually
+from dibs.testing import FaultProxy, Server, eventually
 from tests.cli.program import COMMAND, environment, run_child
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -81,27 +88,146 @@ def test_who_waits_runs_when_the_first_has_ended(valkey: Server, start: Start) -
         assert (line_of(second), second.wait()) == ("ran", 0)
 
 
-def test_of_many_that_wait_one_runs_at_a_time(start: Start, tmp_path: Path) -> None:
+def test_of_fifty_that_start_at_once_one_runs(start: Start, valkey: Server) -> None:
+    """It runs until all others have been refused."""
+    words = ("--", "sh", "-c", "echo ran; read line")
+    processes = [start(*words, stdin=subprocess.PIPE) for _ in range(50)]
+    eventually(lambda: [process.poll() for process in processes].count(75) == 49)
+    (first,) = [process for process in processes if process.returncode is None]
+    assert (first.communicate("\n")[0], first.returncode, valkey.keys()) == ("ran\n", 0, [])
+
+
+def test_of_fifty_that_wait_one_runs_at_a_time(start: Start, tmp_path: Path) -> None:
     """Each makes a folder that must not be there, and removes it."""
-    script = f"mkdir {tmp_path}/one && sleep 0.05 && rmdir {tmp_path}/one"
-    processes = [start("--wait", "10m", "--", "sh", "-c", script) for _ in range(6)]
-    assert [process.wait() for process in processes] == [0] * 6
+    script = f"mkdir {tmp_path}/one && echo ran && rmdir {tmp_path}/one"
+    processes = [start("--wait", "10m", "--", "sh", "-c", script) for _ in range(50)]
+    assert [(line_of(each), each.wait()) for each in processes] == [("ran", 0)] * 50
 
 
-# ---- ends
+def test_a_process_that_the_command_leaves_behind_does_not_keep_the_key(
+    start: Start, valkey: Server
+) -> None:
+    """Nor does `dibs run` wait for it: it ends with the command."""
+    process = start("--", "sh", "-c", "sleep 60 >&- 2>&- & echo $!; exit 4")
+    pid = int(line_of(process))
+    try:
+        assert (process.wait(), valkey.keys(), is_running(pid)) == (4, [], True)
+    finally:
+        os.kill(pid, signal.SIGKILL)
 
 
-def test_signals_are_passed_on(start: Start, valkey: Server) -> None:
+# ---- signals
+
+ENDING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+
+
+@pytest.mark.parametrize("number", [*ENDING, signal.SIGUSR1])
+def test_signals_are_passed_on(start: Start, valkey: Server, number: signal.Signals) -> None:
     """The command decides what becomes of it; its exit code, or 128 and the signal."""
-    script = "trap 'echo got it; exit 5' USR1; echo ready; while :; do sleep 0.05; done"
+    script = f"trap 'echo got it; exit 5' {number:d}; echo ready; while :; do sleep 0.05; done"
     process = start("--", "sh", "-c", script)
     assert line_of(process) == "ready"
-    process.send_signal(signal.SIGUSR1)
+    process.send_signal(number)
     assert (line_of(process), process.wait()) == ("got it", 5)
     process = start(*SLEEPING)
     assert line_of(process)
+    process.send_signal(number)
+    assert (process.wait(), valkey.keys()) == (128 + number, [])
+
+
+@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("words", [(), ("--once", "1h")], ids=["alone", "once"])
+def test_a_signal_while_the_key_is_being_taken_leaves_none_behind(
+    start: Start, valkey: Server, proxy: FaultProxy, words: tuple[str, ...], number: signal.Signals
+) -> None:
+    """The server has granted it, and the reply is on its way: nothing runs, the key is free."""
+    proxy.hold_replies(match=b"nightly")
+    process = start("--budget", "60", *words, "--", "echo", "ran", url=proxy.url)
+    eventually(lambda: valkey.keys() == ["nightly"])
+    process.send_signal(number)
+    eventually(lambda: valkey.keys() == [])
+    proxy.deliver()
+    assert (process.communicate()[0], process.returncode) == ("", 128 + number)
+    assert valkey.keys() == []
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_ends_one_that_waits(start: Start, valkey: Server, number: signal.Signals) -> None:
+    """It does not run later, and does not touch the key."""
+    valkey.client().set("nightly", "another's")
+    before = valkey.commands("set")
+    process = start("--wait", "10m", "--", "echo", "ran")
+    eventually(lambda: valkey.commands("set") > before)
+    process.send_signal(number)
+    assert (process.communicate()[0], process.returncode) == ("", 128 + number)
+    assert valkey.client().get("nightly") == b"another's"
+
+
+def test_a_signal_at_the_end_does_not_change_it(
+    start: Start, valkey: Server, proxy: FaultProxy
+) -> None:
+    """The command is over, its key is being freed: its exit code is that of the whole."""
+    process = start("--budget", "60", "--", "sh", "-c", "echo begun; read line; exit 3",
+                    url=proxy.url, stdin=subprocess.PIPE)  # fmt: skip
+    assert line_of(process) == "begun" and process.stdin is not None
+    proxy.hold_replies(match=b"nightly")
+    process.stdin.write("\n")
+    process.stdin.flush()
+    eventually(lambda: valkey.keys() == [])
+    for number in ENDING:
+        process.send_signal(number)
+    proxy.deliver()
+    assert process.wait() == 3
+
+
+@pytest.mark.only_on("linux")
+@pytest.mark.usefixtures("real_interpreters")  # `setsid` executes it
+def test_a_terminal_is_that_of_the_command(valkey: Server) -> None:
+    """It can ask a question, and gets one SIGINT for a Ctrl-C, not one more from `dibs run`."""
+    script = "trap 'count=x$count' INT; test -t 0 && stty -echo && echo ready; read a; read b; "
+    script += "echo $count$b; exit 6"
+    ours, theirs = pty.openpty()
+    command = [*COMMAND, "run", "nightly", "--", "bash", "-c", script]
+    process = subprocess.Popen(
+        ["setsid", "--ctty", "--wait", *command], env=environment(valkey.url),
+        stdin=theirs, stdout=theirs, stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+    with os.fdopen(ours, "r+b", buffering=0) as terminal:
+        assert terminal.readline() == b"ready\r\n"
+        terminal.write(b"\x03")
+        terminal.write(b"first\nsecond\n")
+        assert terminal.readline() == b"xsecond\r\n"
+    assert (process.wait(), valkey.keys()) == (6, [])
+
+
+@pytest.mark.parametrize("is_at_once", [True, False], ids=["in time", "too late"])
+def test_stopped_and_continued(start: Start, valkey: Server, is_at_once: bool) -> None:
+    """In time, it goes on. After the lease has run out another may have the key: it is ended."""
+    process = start("--ttl", "60" if is_at_once else "1", *SLEEPING)
+    pid = int(line_of(process))
+    process.send_signal(signal.SIGSTOP)
+    if not is_at_once:
+        eventually(lambda: valkey.client().set("nightly", "another's", nx=True))
+    process.send_signal(signal.SIGCONT)
+    if is_at_once:
+        process.terminate()
+    assert process.wait() == (143 if is_at_once else 70) and not is_running(pid)
+    assert valkey.client().get("nightly") == (None if is_at_once else b"another's")
+
+
+def test_a_command_that_is_stopped_keeps_the_key(start: Start, valkey: Server) -> None:
+    """It may go on at any time."""
+    process = start("--ttl", "1", *SLEEPING)
+    pid, client = int(line_of(process)), valkey.client()
+    os.kill(pid, signal.SIGSTOP)
+    for _ in range(4):  # longer than its ttl
+        left = client.pttl("nightly")
+        eventually(lambda: client.pttl("nightly") < left)  # noqa: B023
+        eventually(lambda: client.pttl("nightly") >= left)  # noqa: B023
+    os.kill(pid, signal.SIGCONT)
     process.terminate()
-    assert (process.wait(), valkey.keys()) == (143, [])
+    assert process.wait() == 143
 
 
 @pytest.mark.only_on("linux")
@@ -131,6 +257,18 @@ def test_a_signal_that_is_ignored_is_not_passed_on(start: Start, valkey: Server)
     assert line_of(process) == "begun"
     process.send_signal(signal.SIGHUP)
     assert process.communicate("\n")[0] == "over\n" and process.returncode == 0
+
+
+# ---- ends
+
+
+def test_after_a_kill_another_runs_when_the_lease_has_ended(start: Start, valkey: Server) -> None:
+    """`--ttl` is how long that takes."""
+    process = start("--ttl", "1", *SLEEPING)
+    assert line_of(process)
+    process.kill()
+    done = run_child(valkey.url, "run", "nightly", "--wait", "10m", "--", "echo", "ran")
+    assert (done.code, done.out, valkey.keys()) == (0, "ran\n", [])
 
 
 def test_the_command_dies_with_dibs_run(start: Start, valkey: Server) -> None:
@@ -164,8 +302,42 @@ def test_the_command_ends_when_the_server_is_gone(start: Start, own_server: Serv
     assert process.wait() == 70 and not is_running(pid)
 
 
+def test_a_cut_connection_is_no_reason_to_end(start: Start, proxy: FaultProxy) -> None:
+    """The lease is renewed on the next one."""
+    words = ("--ttl", "1", "--", "sh", "-c", "echo begun; read line; exit 3")
+    process = start(*words, url=proxy.url, stdin=subprocess.PIPE)
+    assert line_of(process) == "begun"
+    before = proxy.connections
+    proxy.cut()
+    eventually(lambda: proxy.connections > before)
+    assert (process.communicate("\n")[0], process.returncode) == ("", 3)
+
+
+def test_the_server_is_gone_at_the_end(start: Start, own_server: Server) -> None:
+    """The exit code is that of the command; the key is free when its ttl is over."""
+    words = ("--", "sh", "-c", "echo begun; read line; exit 3")
+    process = start(*words, url=own_server.url, stdin=subprocess.PIPE)
+    assert line_of(process) == "begun"
+    own_server.kill()
+    assert (process.communicate("\n")[0], process.returncode) == ("", 3)
+
+
+def test_who_waits_also_waits_for_the_server(
+    start: Start, valkey: Server, start_server: Callable[..., Server]
+) -> None:
+    """Containers start in any order; and a standby outlives a restart of Redis."""
+    gone = start_server()
+    gone.kill()
+    with FaultProxy(gone.port) as proxy:
+        process = start("--wait", "10m", "--", "echo", "ran", url=proxy.url)
+        assert process.stderr is not None
+        assert "waiting for the server" in process.stderr.readline()
+        proxy.move_to(valkey.port)
+        assert (line_of(process), process.wait()) == ("ran", 0)
+
+
 def test_without_a_server_nothing_runs() -> None:
-    """69: somebody else may be running it."""
+    """69: another machine may be running it."""
     done = run_child("redis://127.0.0.1:1", "run", "nightly", "--", "echo", "ran")
     assert (done.code, done.out) == (69, "") and "not run" in done.err
 
@@ -213,14 +385,25 @@ def test_once_is_again_after_a_failure(valkey: Server, start: Start) -> None:
 
 def test_a_command_that_cannot_be_run(valkey: Server, tmp_path: Path) -> None:
     """As a shell says it; the key is not taken for it, or free again."""
-    broken = tmp_path / "broken"
+    broken, plain = tmp_path / "broken", tmp_path / "plain"
     broken.write_bytes(b"\x7fELF no program")
+    plain.write_bytes(b"#!/bin/sh")
     broken.chmod(0o755)
-    codes = [
-        run_child(valkey.url, "run", "nightly", "--", name).code
-        for name in ("no-such-program", str(broken))
-    ]
-    assert (codes, valkey.keys()) == ([127, 126], [])
+    names = ("no-such-program", "./none", str(broken), str(plain), str(tmp_path))
+    codes = [run_child(valkey.url, "run", "nightly", "--", name).code for name in names]
+    assert (codes, valkey.keys()) == ([127, 127, 126, 126, 126], [])
+
+
+def test_a_command_that_a_signal_ends(valkey: Server) -> None:
+    """128 and its number, as a shell says it."""
+    done = run_child(valkey.url, "run", "nightly", "--", "sh", "-c", "kill -9 $$")
+    assert (done.code, valkey.keys()) == (137, [])
+
+
+def test_the_command_reads_what_is_piped_into_dibs_run(start: Start) -> None:
+    """And writes where its caller reads; nothing is added to it."""
+    process = start("--", "cat", stdin=subprocess.PIPE)
+    assert process.communicate("a\nb") == ("a\nb", "")
 
 
 @pytest.mark.parametrize(

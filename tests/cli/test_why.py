@@ -1,8 +1,11 @@
 """`dibs why`: where a key is, who has it, whether that process lives, what can be done."""
 
 import os
+import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 
 import pytest
 from redis import Redis
@@ -10,6 +13,7 @@ from redis import Redis
 from dibs import Dibs
 from dibs._interface import KeyInfo
 from dibs._wording import Facts, Place, advice, listed, next_steps, place_of
+from dibs.testing import Child, Server
 from tests.cli.conftest import Shop
 from tests.cli.program import Done, run
 
@@ -54,6 +58,53 @@ def test_a_holder_that_has_ended_is_named(shop: Shop) -> None:
     assert run(shop.url, "why", "job:dead").code == 1
 
 
+def held_by_a_child(url: str) -> None:
+    import time
+
+    from dibs import Dibs
+
+    with Dibs(url, namespace="shop:", budget=5) as dibs, dibs.hold("job:hung", ttl=600):
+        print("held", flush=True)
+        time.sleep(600)
+
+
+@pytest.mark.only_on("linux")
+def test_a_holder_that_is_stopped_is_named(shop: Shop, spawn: Callable[..., Child]) -> None:
+    """It is there, but does not renew; nothing says that it is running."""
+    child = spawn(held_by_a_child, shop.url)
+    child.line()
+    child.freeze()
+    done = run(shop.url, "why", "job:hung")
+    assert "is stopped, on this machine" in done.out and "is running" not in done.out
+    assert "unless it goes on before" in done.out
+    child.thaw()
+
+
+def test_a_fire_that_failed_says_what_becomes_of_it(valkey: Server) -> None:
+    """And where its traceback is; the record is not held, and does not become free."""
+    failed = threading.Event()
+    with Dibs(valkey.url, namespace="shop:", budget=5) as dibs:
+
+        @dibs.scheduled(every=1, key="report:nightly")
+        def report() -> None:
+            failed.set()
+            raise ValueError("disk full")
+
+        with dibs.scheduler():
+            assert failed.wait(60)
+    said = run(valkey.url, "why", "report:nightly", "--namespace", "shop:").out
+    assert "failed (ValueError) after" in said and "is not run again" in said
+    assert f"the log of {socket.gethostname()}:{os.getpid()}" in said
+    assert "left" not in said and "disk full" not in said
+
+
+def test_release_does_not_call_a_key_free_that_another_namespace_has(shop: Shop) -> None:
+    """It says which; nothing is released."""
+    done = run(shop.url, "release", "job:nightly", "--force", "--yes")
+    assert done.code == 1 and "free" not in done.out and "--namespace shop:" in done.out
+    assert shop.lease.extend(600)
+
+
 def test_a_key_that_is_nowhere_is_said_to_be(shop: Shop) -> None:
     """Exit code 1; JSON says the same."""
     done = run(shop.url, "why", "job:none")
@@ -71,7 +122,7 @@ def test_a_schedule_is_found_by_its_key(shop: Shop) -> None:
 def test_peek_names_the_namespace_that_has_the_key(shop: Shop) -> None:
     """It never says that nobody holds a key which is there under another namespace."""
     done = run(shop.url, "peek", "job:nightly")
-    assert done.code == 1 and "nobody" not in done.out
+    assert done.code == 1 and "not held" not in done.out
     assert "nothing in namespace ''" in done.out and "--namespace shop:" in done.out
     assert run(shop.url, "peek", "job:nightly", "--json").json["elsewhere"] == ["shop:"]
     with Dibs(shop.url, budget=5) as dibs:

@@ -26,7 +26,6 @@ from starlette.routing import Mount, Route
 from dibs import AsyncDibs, Dibs
 from dibs._interface import shorten
 from dibs.console import console
-from dibs.console.survey import MOST_KEYS
 from dibs.integrations.prometheus import PrometheusListener
 from dibs.testing import Server, eventually
 from dibs.testing.servers import free_port
@@ -84,7 +83,19 @@ def timed(url: str) -> tuple[float, int]:
     return time.perf_counter() - began, size
 
 
-def measured(server: Server, url: str, leases: int) -> None:
+def processor_time(pid: int) -> float:
+    """Seconds of CPU that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory(pid: int) -> str:
+    """The most that a process has used."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(line for line in status.splitlines() if line.startswith("VmHWM"))
+
+
+def measured(server: Server, url: str, leases: int, pid: int) -> None:
     """Print every figure of the console."""
     observe(server)
     state, size = timed(f"{url}/dibs/api/state")
@@ -101,11 +112,13 @@ def measured(server: Server, url: str, leases: int) -> None:
         print(f"page in a browser, 50 rows: {(time.perf_counter() - began) * 1000:.0f} ms")
         frames = page.evaluate(SMOOTH)
         print(f"frames in 4 s: {frames['frames']}, the longest {frames['worst']:.0f} ms")
-        shown = f"{min(leases, MOST_KEYS) // 1000} "  # a page may go on behind the limit
-        counted = page.locator("[data-group=leases] b").filter(has_text=shown)
-        counted.wait_for(timeout=300_000)
-        print(f"{counted.inner_text()} were read: {page.locator('#as-of').inner_text()}")
+        page.locator("#as-of").filter(has_text="read in").wait_for(timeout=900_000)
+        print(page.locator("#as-of").inner_text())
         print(f"rows in the page: {page.locator('#rows tr').count()}")
+        used = processor_time(pid)
+        page.get_by_label("Find").fill(f"web-{leases % 7}:4711 no such key")
+        page.get_by_text("Nothing contains").wait_for(timeout=900_000)
+        print(f"a text looked for in all: CPU {processor_time(pid) - used:.1f} s, {memory(pid)}")
     with server.client() as client:
         waits = [timed(f"{url}/metrics")[0] for _ in range(20)]
         print(f"20 more scrapes meanwhile: at most {max(waits) * 1000:.0f} ms")
@@ -210,7 +223,7 @@ def shown(server: Server, leases: int) -> None:
     process = subprocess.Popen(command, cwd=ROOT)
     try:
         eventually(lambda: is_up(f"http://127.0.0.1:{port}/dibs/"), within=60)
-        measured(server, f"http://127.0.0.1:{port}", leases)
+        measured(server, f"http://127.0.0.1:{port}", leases, process.pid)
     finally:
         process.terminate()
         process.wait(30)

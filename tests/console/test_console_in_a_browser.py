@@ -82,7 +82,13 @@ def visit(browser: Any, address: str) -> Iterator[Any]:
     assert mistakes == []
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+SCROLLABLE = """[...document.querySelectorAll('.lines')].filter(
+    list => list.scrollHeight > list.clientHeight && list.tabIndex !== 0).length"""
+LANDMARKS = """[...document.querySelectorAll('section, [role=region]')].map(
+    each => each.getAttribute('aria-labelledby')).filter(Boolean)"""
+
+
+@pytest.mark.parametrize("width", [360, 1280])
 def test_every_page_fits_and_can_be_read(visit: Any, width: int) -> None:
     """On a phone and on a desk, light and dark: nothing beside the screen, contrast as WCAG AA."""
     for scheme in ("light", "dark"):
@@ -93,6 +99,13 @@ def test_every_page_fits_and_can_be_read(visit: Any, width: int) -> None:
             seen = page.evaluate(CONTRAST)
             assert seen["looked"] > 20 and seen["poor"] == [], (panel, scheme)
             assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, panel
+            assert page.evaluate(SCROLLABLE) == 0, "it cannot be scrolled by keyboard"
+        names = page.evaluate(LANDMARKS)
+        assert len(names) == len(set(names)), "two parts are called alike"
+        page.evaluate("location.hash = '#server'")
+        page.locator("#rows .why").first.click()
+        page.locator("#why-close").wait_for(state="visible")
+        assert page.evaluate(CONTRAST)["poor"] == [], (scheme, "why")
 
 
 def test_the_server_and_this_process_are_shown_apart(visit: Any) -> None:

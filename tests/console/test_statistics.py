@@ -4,8 +4,9 @@ import threading
 from typing import Any
 
 from dibs import Event
-from dibs._tally import OTHER, Durations
+from dibs._tally import Durations
 from dibs.console.statistics import MOST_NAMES, MOST_OUTAGES, Statistics
+from dibs.errors import OTHER
 
 
 def counted(*events: Event) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+import pytest
+
 from dibs._interface import MOST_SHOWN, KeyInfo, Page, Permit
 from dibs.console.survey import (
-    MOST_KEYS,
     MOST_ROWS,
     MOST_TEXTS,
     PAGE,
@@ -12,6 +13,7 @@ from dibs.console.survey import (
     Survey,
     SurveyView,
     page_of,
+    search_of,
     view_of,
 )
 
@@ -34,9 +36,10 @@ def swept(*pages: Page, now: float = 100.0) -> Survey:
 def shown(
     survey: Survey, view: SurveyView = FIRST, now: float = 100.0, **rights: bool
 ) -> dict[str, Any]:
-    assert survey.shown is not None
     rights = {"keys": False, "release": False, **rights}
-    return page_of(survey.shown, view, now, **rights)
+    sweep = survey.shown_for(search_of(view, keys=rights["keys"]))
+    assert sweep is not None
+    return page_of(sweep, view, now, **rights)
 
 
 def test_keys_are_shortened_and_notes_left_out_without_the_right_to_see_them() -> None:
@@ -153,11 +156,28 @@ def test_a_text_is_looked_for_in_all_keys() -> None:
     assert survey.current is not None and not survey.current.found, "nobody looks for them"
 
 
-def test_a_sweep_ends_where_there_are_too_many_keys() -> None:
+def test_a_text_is_looked_for_in_the_last_of_very_many_keys() -> None:
+    """Until then it is not said that there is none; what is found is shown at once."""
+    survey, view = swept(Page([lease(1)], None)), SurveyView(text="web-9")
+    survey.want(Search("web-9", False), 200.0)
+    entries = [lease(number) for number in range(1000)]
+    for _ in range(400):
+        survey.next_cursor(200.0)
+        survey.read(Page(entries, "7"), 200.0)
+        assert not shown(survey, view)["searched"]
+    survey.read(Page([lease(5000, holder="web-9:1")], "7"), 201.0)
+    page = shown(survey, view)
+    assert page["matching"] == 1 and not page["searched"]
+    survey.read(Page([], None), 202.0)
+    assert shown(survey, view)["searched"]
+
+
+def test_a_sweep_ends_where_there_are_too_many_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says so, and the next one begins at the start."""
+    monkeypatch.setattr("dibs.console.survey.MOST_KEYS", 3000)
     survey = Survey()
     entries = [lease(number) for number in range(1000)]
-    for _ in range(MOST_KEYS // 1000):
+    for _ in range(3):
         survey.next_cursor(1.0)
         done = survey.read(Page(entries, "7"), 1.0)
     assert done and survey.last is not None and survey.last.is_cut

@@ -100,7 +100,7 @@ def test_releasing_over_wsgi_compares_what_was_shown(valkey: Server) -> None:
                 409,
                 {
                     "outcome": "other",
-                    "said": "Somebody else has it now, or it was completed. Nothing was changed.",
+                    "said": "It has another holder now, or was completed. Nothing was changed.",
                 },
             )
             assert not successor.lost

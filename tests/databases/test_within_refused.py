@@ -491,7 +491,7 @@ def test_a_claim_is_recorded_once(dibs: Dibs, engine: Any) -> None:
 def test_both_type_checkers_read_the_typed_examples() -> None:
     """mypy --strict, with the bound argument; pyright reads the same files in `make check`."""
     folder = Path(__file__).parents[1] / "typing"
-    pages = [str(folder / name) for name in ("within.py", "api.py")]
+    pages = [str(folder / name) for name in ("within.py", "guard.py", "api.py")]
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", *pages]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder.parents[1])
     assert done.returncode == 0, done.stdout

@@ -125,6 +125,28 @@ class World:
 
         return anothing if self.is_async else nothing
 
+    # ---- commits that fail
+
+    def refuse_commits(self) -> None:
+        """Of an order of ann the COMMIT fails, and not the INSERT: a deferred constraint."""
+        if self.database.kind == "postgresql":
+            self.ask("ALTER TABLE orders ADD UNIQUE (customer) DEFERRABLE INITIALLY DEFERRED")
+            self.ask("INSERT INTO orders VALUES ('ann', 0)")
+            return
+        self.ask("CREATE TABLE shoppers (name varchar(300) PRIMARY KEY)")
+        self.ask("DROP TABLE orders")
+        known = "REFERENCES shoppers (name) DEFERRABLE INITIALLY DEFERRED"
+        self.ask(f"CREATE TABLE orders (customer varchar(300) {known}, amount integer)")
+
+    def allow_commits(self) -> None:
+        """Another attempt succeeds."""
+        is_taken = self.database.kind == "postgresql"
+        self.ask("DELETE FROM orders" if is_taken else "INSERT INTO shoppers VALUES ('ann')")
+
+    def paid(self) -> int:
+        """How many orders were committed."""
+        return len(self.ask("SELECT 1 FROM orders WHERE amount = 1"))
+
     # ---- looking at the database from outside
 
     def ask(self, sql: str) -> list[Any]:

@@ -5,7 +5,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from dibs.integrations.fastapi import Policy
+from dibs import Dibs
+from dibs.integrations.asgi import DibsMiddleware
+from dibs.integrations.fastapi import Policy, install
 from tools.docsite import docstrings, drawing, navigation, signatures, sources
 
 
@@ -76,10 +78,22 @@ def test_the_menu_is_made_of_lists_of_links() -> None:
 
 
 def _documented() -> None:
-    """Hold *key*. Busy: somebody
-    has it.
+    """Hold *key*.
 
-    More about it. *ttl*: how long, for ever: never. False: the store is out.
+    More about
+    it.
+
+    Args:
+        ttl: How long, for ever:
+            never.
+        **options: As usual.
+
+    Returns:
+        False if the store is out.
+
+    Raises:
+        Busy: Another holder
+            has it.
     """
 
 
@@ -87,9 +101,9 @@ def test_a_docstring_is_read_in_parts() -> None:
     """Prose, parameters, results and errors, wherever lines end."""
     text = docstrings.read(_documented)
     assert text.prose == ["Hold *key*.", "More about it."]
-    assert text.parameters == {"ttl": "how long, for ever: never."}
-    assert text.returns == [("False", "the store is out.")]
-    assert text.raises == [("Busy", "somebody has it.")]
+    assert text.parameters == {"ttl": "How long, for ever: never.", "options": "As usual."}
+    assert text.returns == "False if the store is out."
+    assert text.raises == {"Busy": "Another holder has it."}
     assert docstrings.as_markdown("Busy `Busy`") == "{py:exc}`~dibs.Busy` `Busy`"
 
 
@@ -98,6 +112,21 @@ def test_the_options_of_a_dataclass_have_their_meaning() -> None:
     listed = signatures.parameters(Policy, docstrings.read(Policy))
     assert "window" in [each.name for each in listed]
     assert [each.name for each in listed if not each.meaning] == []
+
+
+def test_inherited_options_have_their_meaning() -> None:
+    """A verb whose options extend those of another one explains all of them."""
+    listed = signatures.parameters(Dibs.hold, docstrings.read(Dibs.hold))
+    assert "ttl" in [each.name for each in listed]
+    assert [each.name for each in listed if not each.meaning] == []
+
+
+def test_options_of_an_integration_have_their_meaning() -> None:
+    """That of all frameworks, and what this one adds to it."""
+    for thing, own in ((install, "Default: the title of the app."), (DibsMiddleware, "")):
+        listed = signatures.parameters(thing, docstrings.read(thing))
+        meanings = {each.name: each.meaning for each in listed}
+        assert meanings["service"].endswith(own) and meanings["session_cookie"]
 
 
 def test_types_are_short() -> None:

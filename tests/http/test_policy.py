@@ -163,7 +163,7 @@ def test_an_option_is_declared_in_two_places() -> None:
     ):
         names = {field.name for field in dataclasses.fields(options)}
         assert set(get_type_hints(keywords)) == names - beside
-        documented = inspect.getsource(options)
+        documented = inspect.getsource(keywords) + inspect.getsource(options)
         for name in names:
             assert re.search(rf'^    {name}: .*\n    """\S', documented, re.M), name
 

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import ssl
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from local_line import LocalLine
+from local_line import LocalLine, events
 from local_line.__main__ import main
 from local_line.certificates import issue
-from local_line.programs import run_program
+from local_line.programs import free_port, run_program
 from local_line.proxy import proxied
 
 from tests.fork_server import real_interpreters
 
+from . import programs
 from .test_command import TIMEOUT, base_in, command
 
 pytestmark = pytest.mark.only_on("linux")
+
+START = 4 * TIMEOUT
+"""LINE's SDK has some 800 modules to import, Go has to compile."""
 
 FRAME = """
 import os
@@ -100,7 +106,7 @@ async def connected(words: tuple[str, ...]) -> AsyncIterator[LocalLine]:
     async with LocalLine(webhook_timeout=TIMEOUT) as line:
         work = asyncio.create_task(run_program(line, words, finds_webhook=True))
         try:
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(START):
                 while not line.webhook_url and not work.done():
                     await asyncio.sleep(0.02)
             yield line
@@ -131,6 +137,85 @@ async def test_a_python_bot_as_it_is(bot: str, path: str, texts: list[str], tmp_
         assert all(call.status == 200 for call in line.calls)
 
 
+@pytest.mark.parametrize(
+    ("program", "file", "bot", "words"),
+    [
+        ("go", "bot.go", programs.GO, "run bot.go"),
+        ("ruby", "bot.rb", programs.RUBY, "bot.rb"),
+        ("php", "index.php", programs.PHP, "-S 127.0.0.1:{port} index.php"),
+        ("javac", "Bot.java", programs.JAVA, "Bot.java"),
+    ],
+    ids=["go", "ruby", "php", "java"],
+)
+async def test_a_bot_in_another_language(
+    program: str, file: str, bot: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads the profile and a picture, and replies, all over HTTPS to LINE's names."""
+    path = shutil.which(program)
+    if path is None:
+        pytest.skip(f"no {program} on the PATH")
+    (tmp_path / file).write_text(bot)
+    monkeypatch.chdir(tmp_path)
+    command = [path.removesuffix("c") if program == "javac" else path]
+    command += words.format(port=free_port()).split()
+    async with running(*command) as line:
+        ann = line.somebody("Ann")
+        await line.say("hi", source=ann)
+        await line.send_picture(source=ann)
+        size = len(events.image().carried.data)  # pyright: ignore[reportOptionalMemberAccess]
+        assert line.chat(ann).texts == [f"{program.removesuffix('c')} Ann", str(size)]
+
+
+SETS_ITS_WEBHOOK = FRAME.format(bot=NO_SDK, path="/hidden").replace("app.run(port=0)", """
+from threading import Thread
+from werkzeug.serving import make_server
+server = make_server("127.0.0.1", int(os.environ["PORT"]), app, threaded=True)
+Thread(target=server.serve_forever).start()
+body = json.dumps({"endpoint": "https://bot.example.com/hidden"}).encode()
+headers = {"Authorization": "Bearer " + TOKEN, "Content-Type": "application/json"}
+url = "https://api.line.me/v2/bot/channel/webhook/endpoint"
+urllib.request.urlopen(urllib.request.Request(url, body, headers, method="PUT")).close()
+""")  # fmt: skip
+
+
+async def test_a_bot_that_sets_its_webhook(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its address on the internet is not asked; the path is the one that it says."""
+    file = tmp_path / "app.py"
+    file.write_text(SETS_ITS_WEBHOOK)
+    async with running(sys.executable, str(file)) as line:
+        async with asyncio.timeout(TIMEOUT):
+            while "the bot is at" not in capsys.readouterr().err:
+                await asyncio.sleep(0.02)
+        assert line.webhook_url.startswith("http://127.0.0.1:")
+        assert line.webhook_url.endswith("/hidden")
+        assert (await line.say("hi")).is_ok
+        assert line.chat().texts == ["urllib hi"]
+
+
+NO_WEBHOOK = """
+from http.server import BaseHTTPRequestHandler, HTTPServer
+HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler).serve_forever()
+"""
+
+
+async def test_a_program_without_a_webhook(capsys: pytest.CaptureFixture[str]) -> None:
+    """It says once at which port it looked, and how to name the path."""
+    async with LocalLine() as line:
+        words = (sys.executable, "-c", NO_WEBHOOK)
+        with real_interpreters():
+            work = asyncio.create_task(run_program(line, words, finds_webhook=True))
+            said = ""
+            async with asyncio.timeout(TIMEOUT):
+                while "--webhook http://127.0.0.1:" not in said:
+                    await asyncio.sleep(0.02)
+                    said += capsys.readouterr().err
+            work.cancel()
+            await asyncio.wait([work])
+        assert not line.webhook_url
+
+
 MOVES = FRAME.format(bot=NO_SDK, path="/callback").replace("app.run(port=0)", """
 from multiprocessing import Process
 def serve():
@@ -159,8 +244,6 @@ async def test_a_program_that_restarts_its_server(
                 await asyncio.sleep(0.02)
         assert (await line.say("again")).is_ok
         assert line.chat().texts == ["urllib again"]
-        last = int(pids.read_text().split()[-1])
-    os.kill(last, signal.SIGKILL)  # a child of the program, which has ended
 
 
 ELSEWHERE = """
@@ -174,6 +257,20 @@ for url in ("https://api.line.me/v2/bot/info", "https://api-data.line.me/v2/bot/
         print(error.code)
 sys.exit(7)
 """
+
+
+def wait_for_end(pid: int) -> None:
+    end = time.monotonic() + TIMEOUT
+    while Path(f"/proc/{pid}").exists() and "\nState:\tZ" not in _status(pid):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def _status(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/status").read_text()
+    except OSError:  # it has just ended
+        return "\nState:\tZ"
 
 
 def test_the_exit_code_is_that_of_the_program() -> None:
@@ -193,6 +290,42 @@ def test_the_end_of_the_command_is_the_end_of_the_program() -> None:
         assert process.wait(TIMEOUT) == 0
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+PARENT = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_the_children_of_the_program_end_with_it() -> None:
+    """As of `go run` and of servers that reload, which do not end them themselves."""
+    with command("run", "--port", "0", "--", sys.executable, "-c", PARENT) as (process, _):
+        pid = int(process.stdout.readline())
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(TIMEOUT) == 0
+        wait_for_end(pid)
+
+
+async def test_a_program_that_does_not_end_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C ends both, whatever the bot does with the signal."""
+    monkeypatch.setattr("local_line.programs._GRACE", 0.1)
+    ready = tmp_path / "ready"
+    code = (
+        "import pathlib, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+        f"; pathlib.Path({str(ready)!r}).touch(); time.sleep(600)"
+    )
+    async with LocalLine() as line, asyncio.timeout(TIMEOUT):
+        words = (sys.executable, "-c", code)
+        work = asyncio.create_task(run_program(line, words, finds_webhook=False))
+        while not ready.exists():
+            await asyncio.sleep(0.02)
+        work.cancel()
+        await asyncio.wait([work])
 
 
 def test_a_program_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:

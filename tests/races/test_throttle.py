@@ -60,16 +60,25 @@ def call_by_tasks(url: str, number: int) -> list[list[float]]:
     return calls
 
 
-def test_five_processes_never_have_more_than_limit_and_burst(valkey: Server, spawn: Spawn) -> None:
-    """Connections are cut and replies lost; counted are calls that lie within one window."""
-    with FaultProxy(valkey.port) as line:
+def test_five_processes_never_have_more_than_limit_and_burst(
+    own_server: Server, spawn: Spawn
+) -> None:
+    """Connections are cut, replies lost, processes stopped, and the server as well; counted are
+    calls that lie within one window."""
+    with FaultProxy(own_server.port) as line:
         kinds = (call_by_threads, call_by_tasks, call_by_threads, call_by_tasks, call_by_threads)
         children = [spawn(kind, line.url, 400) for kind in kinds]
-        for _ in range(4):  # while they call, which takes them two seconds at least
+        for stopped in children[:4]:  # while they call, which takes them two seconds at least
             line.swallow_replies(2, match=b"race:1")
             eventually(lambda: line.triggered > 0, within=60)
+            stopped.freeze()
+            own_server.freeze()
             line.cut()
             line.heal()
+            before = line.requests
+            eventually(lambda: line.requests > before or line.open == 0)  # noqa: B023
+            own_server.thaw()
+            stopped.thaw()
         calls = [tuple(call) for child in children for call in child.result()]
     assert len(calls) > LIMIT + BURST
     for start, _ in calls:

@@ -275,6 +275,51 @@ class Taker(Client):
         return state.having(self.number, reply[0] if reply[1] == 1 else "refused")
 
 
+class PermitGiver(Client):
+    """Has the one permit, and hands it over."""
+
+    first = "begin"
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def steps(self, state: State, known: Any) -> Iterable[Step]:
+        mine = token(self.number)
+        if known == "begin":
+            take = script("hold_permit", [K], mine, LONG, 1)
+            yield Step("takes", take, lambda after, _: after.having(self.number, "has"))
+        elif known == "has":
+            words = (mine, _GIVEN_SECRET, b"detached", LONG, 0, b"give")
+            give = script("hold_permit_resume", [K], *words)
+            yield Step("hands over", give, lambda after, _: after.having(self.number, "gave"))
+
+
+class PermitTaker(Taker):
+    """Continues the permit, then releases it; or undoes it."""
+
+    def steps(self, state: State, known: Any) -> Iterable[Step]:
+        given = _GIVEN_SECRET + b"@detached"
+        if known == "begin" and state.clients[0] == "gave":
+            words = (given, self.secret, b"p%d:1" % self.number, SHORT, 0, b"take")
+            yield Step("continues", script("hold_permit_resume", [K], *words), self._continued)
+        elif isinstance(known, bytes):
+            yield Step("leaves", None, lambda after, _: after.having(self.number, (known,)))
+        elif isinstance(known, tuple):
+            release = command(b"ZREM", K, known[0])
+            yield Step("releases", release, lambda after, _: after.having(self.number, "released"))
+            undo = script("hold_permit_resume", [K], self.secret, given, b"", SHORT, 0, b"undo")
+            yield Step("undoes it", undo, lambda after, _: after.having(self.number, "undone"))
+
+
+def permit_continued_twice(state: State) -> str | None:
+    """Two clients continue one permit."""
+    continuing = [known for known in state.clients if isinstance(known, bytes)]
+    return "two continue one permit" if len(continuing) > 1 else None
+
+
+_GIVEN_SECRET = b"%018x-2" % 99
+
+
 def continued_twice(state: State) -> str | None:
     """Two clients continue one lease, or one does that does not have it."""
     continuing = [known for known in state.clients if isinstance(known, bytes)]
@@ -544,6 +589,9 @@ EXPLORATIONS: dict[str, Exploration] = {
     "once, by command": _submitting(VALKEY, native=True),
     "hand-over": Exploration(
         VALKEY, (Giver(0), Taker(1), Taker(2)), continued_twice, jumps=1, given=_GIVEN
+    ),
+    "permits, handed over": Exploration(
+        VALKEY, (PermitGiver(0), PermitTaker(1), PermitTaker(2)), permit_continued_twice, jumps=1
     ),
     "cached, invalidated": _caching(Loader(0), Loader(1), Writer(2), jumps=1),
     "cached, two writers": _caching(Loader(0), Writer(1), Writer(2), jumps=1),

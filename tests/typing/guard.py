@@ -1,4 +1,4 @@
-"""Read by pyright, never run: the options of the HTTP guard type-check in every integration."""
+"""Read by pyright and mypy, never run: the options of the HTTP guard, in every integration."""
 
 from typing import assert_type
 
@@ -30,10 +30,10 @@ wsgi.DibsMiddleware(
 )
 fastapi.held("order:{id}", ttl=5, wait=2, message="…")
 fastapi.held(lambda request: request.headers["x-user"], ttl=5, name="user:{id}")
-fastapi.held("order:{id}", ttl="5")  # pyright: ignore[reportArgumentType]
-fastapi.held("order:{id}", wait=2)  # pyright: ignore[reportCallIssue]
-fastapi.install(FastAPI(), "redis://h", users=user_of)  # pyright: ignore[reportCallIssue]
-flask.install(Flask("shop"), "redis://h", secret=3)  # pyright: ignore[reportArgumentType]
+fastapi.held("order:{id}", ttl="5")  # type: ignore[arg-type]
+fastapi.held("order:{id}", wait=2)  # type: ignore[call-arg]
+fastapi.install(FastAPI(), "redis://h", users=user_of)  # type: ignore[call-arg]
+flask.install(Flask("shop"), "redis://h", secret=3)  # type: ignore[arg-type]
 
 POLICY = fastapi.Policy(window=86400, after="replay", key="required")
 
@@ -71,11 +71,11 @@ async def with_a_database(
     assert_type(plain(amount=1), int)
     assert_type(view(1), str)
     assert_type(in_django(object()), int)
-    plain(sessions(), 1)  # pyright: ignore[reportCallIssue, reportArgumentType]
-    fastapi.once(POLICY, within=sessions.begin)(pay)  # pyright: ignore[reportArgumentType]
-    fastapi.once(POLICY, within=3)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    plain(sessions(), 1)  # type: ignore[arg-type, call-arg]
+    fastapi.once(POLICY, within=sessions.begin)(pay)  # type: ignore[arg-type]
+    fastapi.once(POLICY, within=3)  # type: ignore[call-overload]
 
 
 assert_type(pay(1), int)
 assert_type(order(1), str)
-fastapi.once(window=10, afer="hold")  # pyright: ignore[reportCallIssue]
+fastapi.once(window=10, afer="hold")  # type: ignore[call-overload]

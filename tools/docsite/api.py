@@ -234,14 +234,15 @@ def _body(thing: Any, rows: list[Row]) -> Iterator[str]:
     text = docstrings.read(thing)
     yield "".join(f"{as_markdown(paragraph)}\n\n" for paragraph in text.prose)
     yield from _table(("parameter", "type", "default", "meaning"), rows)
-    yield from _list("Returns", [(f"`{value}`", said) for value, said in text.returns])
-    yield from _list("Raises", [(f"{{py:exc}}`~dibs.{name}`", said) for name, said in text.raises])
+    if text.returns:
+        yield f"Returns: {as_markdown(text.returns)}\n\n"
+    if text.raises:
+        lines = [f"- {_error(name)}: {as_markdown(said)}\n" for name, said in text.raises.items()]
+        yield "".join(["Raises:\n\n", *lines])
 
 
-def _list(title: str, items: list[tuple[str, str]]) -> Iterator[str]:
-    if items:
-        lines = "".join(f"- {name}: {as_markdown(said)}\n" for name, said in items)
-        yield f"{title}:\n\n{lines}"
+def _error(name: str) -> str:
+    return as_markdown(name) if name in docstrings.ERRORS else _code(name)
 
 
 def _table(head: Row, rows: list[Row]) -> Iterator[str]:

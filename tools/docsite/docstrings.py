@@ -1,15 +1,16 @@
 """What a docstring says, in the parts that a reference shows.
 
-The docstrings of dibs have a form: prose; `*name*: …` about a parameter; `Busy: …` about an error;
-`False: …` about a result. A part goes on to the next one, or to the end of its paragraph.
+The docstrings of dibs are in Google style: prose, then `Args:`, `Attributes:`, `Returns:` and
+`Raises:`.
 """
 
 import ast
 import inspect
 import re
+import sys
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import dibs
@@ -20,10 +21,8 @@ ERRORS = sorted(
     for name in dibs.__all__
     if isinstance(getattr(dibs, name), type) and issubclass(getattr(dibs, name), DibsError)
 )
-_PART = re.compile(
-    r"(?:^|(?<=[.)] ))"
-    rf"(?:\*(?P<parameter>\w+)\*|(?P<error>{'|'.join(ERRORS)})|(?P<value>True|False|None)): "
-)
+_SECTION = re.compile(r"^(Args|Attributes|Returns|Raises):\n", re.MULTILINE)
+_ITEM = re.compile(r"^ {4}\*{0,2}(\w+): ", re.MULTILINE)
 _CODE = re.compile(r"(`[^`]*`)")
 _ERROR = re.compile(rf"(?<![\w.])({'|'.join(ERRORS)})\b")
 
@@ -32,35 +31,32 @@ _ERROR = re.compile(rf"(?<![\w.])({'|'.join(ERRORS)})\b")
 class Text:
     """The parts of a docstring."""
 
-    prose: list[str] = field(default_factory=list[str])
+    prose: list[str]
     """Paragraphs."""
-    parameters: dict[str, str] = field(default_factory=dict[str, str])
-    returns: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    raises: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    parameters: dict[str, str]
+    returns: str
+    raises: dict[str, str]
 
 
 def read(thing: Any) -> Text:
     """The docstring of *thing*."""
-    text = Text()
-    for paragraph in re.split(r"\n\s*\n", inspect.getdoc(thing) or ""):
-        _read_paragraph(" ".join(paragraph.split()), text)
-    return text
+    prose, *parts = _SECTION.split(inspect.getdoc(thing) or "")
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    return Text(
+        [_line(paragraph) for paragraph in prose.split("\n\n") if paragraph.strip()],
+        _items(sections.get("Args", "") or sections.get("Attributes", "")),
+        _line(sections.get("Returns", "")),
+        _items(sections.get("Raises", "")),
+    )
 
 
-def _read_paragraph(paragraph: str, text: Text) -> None:
-    marks = list(_PART.finditer(paragraph))
-    prose = paragraph[: marks[0].start()] if marks else paragraph
-    if prose.strip():
-        text.prose.append(prose.strip())
-    ends = [mark.start() for mark in marks[1:]] + [len(paragraph)]
-    for mark, end in zip(marks, ends, strict=False):
-        said = paragraph[mark.end() : end].strip()
-        if mark["parameter"]:
-            text.parameters[mark["parameter"]] = said
-        elif mark["error"]:
-            text.raises.append((mark["error"], said))
-        else:
-            text.returns.append((mark["value"], said))
+def _items(section: str) -> dict[str, str]:
+    _, *parts = _ITEM.split(section)
+    return dict(zip(parts[::2], map(_line, parts[1::2]), strict=True))
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def as_markdown(text: str) -> str:
@@ -72,8 +68,10 @@ def as_markdown(text: str) -> str:
 
 def fields(declared: Any) -> dict[str, str]:
     """What is written below each field of a class, a TypedDict too, and of those it extends."""
+    names = [ast.unparse(base).partition("[")[0] for base in _declaration(declared).bases]
+    bases = [getattr(sys.modules[declared.__module__], name, None) for name in names]
     texts: dict[str, str] = {}
-    for base in getattr(declared, "__orig_bases__", ()):
+    for base in bases:
         if getattr(base, "__module__", "").startswith("dibs"):
             texts |= fields(base)
     return texts | dict(_own_fields(declared))
@@ -99,13 +97,17 @@ def attributes(declared: Any) -> dict[str, tuple[str, str]]:
 
 def _explained(thing: Any) -> Iterator[tuple[ast.stmt, str]]:
     """The statements of a class or function, each with the string below it."""
-    [tree] = ast.parse(textwrap.dedent(inspect.getsource(thing))).body
-    body: list[ast.stmt] = getattr(tree, "body", [])
+    body: list[ast.stmt] = _declaration(thing).body
     for node, below in zip(body, [*body[1:], None], strict=True):
         yield node, _string(below)
 
 
+def _declaration(thing: Any) -> Any:
+    [tree] = ast.parse(textwrap.dedent(inspect.getsource(thing))).body
+    return tree
+
+
 def _string(node: ast.stmt | None) -> str:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-        return " ".join(str(node.value.value).split())
+        return _line(str(node.value.value))
     return ""

@@ -66,7 +66,8 @@ def _with_meanings(function: Any, text: docstrings.Text) -> Iterator[tuple[inspe
     for each in _shown(_signature(function)):
         if each.kind is each.VAR_KEYWORD and keywords:
             for name, annotation in keywords.__annotations__.items():
-                yield _option(name, annotation), declared.get(name, "")
+                meaning = declared.get(name, ""), text.parameters.get(name, "")
+                yield _option(name, annotation), " ".join(filter(None, meaning))
         else:
             yield each, text.parameters.get(each.name) or declared.get(each.name, "")
 
@@ -79,6 +80,8 @@ def _option(name: str, annotation: object) -> inspect.Parameter:
 
 def _keywords(function: Any) -> Any:
     """The TypedDict that declares the options of *function*, or None."""
+    if isinstance(function, type):
+        function = function.__init__
     unpacked = get_args(getattr(function, "__annotations__", {}).get("options"))
     return (get_origin(unpacked[0]) or unpacked[0]) if unpacked else None
 

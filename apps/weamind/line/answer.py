@@ -16,6 +16,7 @@ from ..weather.forecast import (
 from ..weather.scales import air_class, uv_class
 from ..weather.wording import chance, degrees, wind_words
 from .facts import POSSIBLE, Facts, facts_of, last_day
+from .japanese import japanese_line
 from .question import Question
 from .when import When
 
@@ -29,6 +30,8 @@ TYPHOON_PAGE = "https://www.cwa.gov.tw/V8/C/P/Typhoon/TY_NEWS.html"
 
 def answer_line(forecast: Forecast, question: Question, *, now: datetime) -> str | None:
     """The answer, or that the forecast does not have it. None: nothing was asked but the card."""
+    if question.is_japanese:
+        return japanese_line(forecast, question, now=now)
     if question.is_plain:
         return None
     return _answer(forecast, question, now)
@@ -36,6 +39,8 @@ def answer_line(forecast: Forecast, question: Question, *, now: datetime) -> str
 
 def short_line(forecast: Forecast, question: Question, *, now: datetime) -> str:
     """The same, and for nothing but the card, today's weather: of several places, one line each."""
+    if question.is_japanese:
+        return japanese_line(forecast, question, now=now)
     return _answer(forecast, question, now)
 
 

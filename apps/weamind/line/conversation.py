@@ -138,8 +138,8 @@ def merged(question: Question, before: Question) -> Question:
     """*question*, and of *before* what it does not say itself."""
     when = question.when or before.when
     if question.topic != "weather":
-        return replace(question, when=when)
-    return Question(before.topic, when, before.also)
+        return replace(question, when=when, is_japanese=before.is_japanese)
+    return replace(before, when=when)
 
 
 def _with_open_question(intent: Intent, question: Question) -> Intent:
@@ -170,12 +170,15 @@ def _with_fields(data: str, question: Question) -> str:
 
 _GOES_ON = re.compile(
     r"^(?:那麼?(?!瑪夏|霸|羅|拔)|換|還有|然後|改|啊|how about|what about|and )|[呢咧勒捏]$"
+    r"|^[^のはが]{1,8}は$"
 )
-"""那高雄呢, 後天呢: about the same as before."""
+"""那高雄呢, 後天呢, 高雄は: about the same as before."""
 
 
 def _follow_up(intent: Intent, said: str, before: Conversation) -> Intent:
     goes_on = _GOES_ON.search(said) is not None
+    # In the language of this text: a bare place answers in that of the question, this does not.
+    before = replace(before, question=replace(before.question, is_japanese=False))
     if intent.kind in _OF_PLACES and goes_on:
         return _about(intent, before.question)
     places = tuple(place for code in before.places if (place := atlas.by_code(code)))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..places.place import Place
-from . import texts
+from . import japanese, texts
 from .postbacks import postback_data
 from .question import Question
 
@@ -55,8 +55,9 @@ def ask_about(place: Place, question: Question | None = None) -> Item:
 def question_fields(question: Question) -> dict[str, str]:
     """What a button has to carry, so that a question is not lost while one asks back."""
     when = {"when": question.when.label} if question.when else {}
+    language = {"language": "ja"} if question.is_japanese else {}
     topics = ",".join((question.topic, *question.also))
-    return {} if question.is_plain else {"topic": topics, **when}
+    return language if question.is_plain else {"topic": topics, **when, **language}
 
 
 def paged(items: Sequence[Item], number: int, turn: Callable[[str, int], Item]) -> list[Item]:
@@ -95,6 +96,8 @@ def which_message(
     places: Sequence[Place], question: Question | None = None, *, numbered: bool = True
 ) -> Message:
     """Which of *places* is meant; of one alone, whether it is. *numbered*: a number will do."""
+    if question is not None and question.is_japanese:
+        return places_message(japanese.WHICH, places, question, numbered=numbered)
     if len(places) == 1:
         one = texts.THIS_PLACE.format(place=places[0].name)
         return text_message(one, [ask_about(places[0], question)])
@@ -110,6 +113,8 @@ def which_to_set_message(kind: str, places: Sequence[Place]) -> Message:
 
 def where_message(question: Question | None = None) -> Message:
     """The weather of which place? Their own are a tap away."""
+    if question is not None and question.is_japanese:
+        return text_message(japanese.WHERE, [send_location()])
     return text_message(texts.WHERE, [*_own_places(question), send_location()])
 
 

@@ -6,7 +6,7 @@ Only in a chat between two: in a group others would read it.
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ..places import atlas
@@ -112,7 +112,8 @@ async def answer_setting(event: object, bot: Bot, kind: str, places: Sequence[Pl
 
 def question_in(data: Data) -> Question:
     """What was asked before somebody tapped a button that carries it."""
-    return read_question(data.get("topic"), data.get("when"), datetime.now(TAIPEI))
+    question = read_question(data.get("topic"), data.get("when"), datetime.now(TAIPEI))
+    return replace(question, is_japanese=data.get("language") == "ja")
 
 
 async def answer_recent(event: object, bot: Bot, data: Data) -> None:

@@ -115,7 +115,7 @@ _WORDS: tuple[tuple[Topic, str], ...] = (
     ("snow", r"(?:會不會|會|有沒有|有|在)*(?:下雪|積雪|飄雪)|雪況|snow(?:ing)?"),
     (
         "sunrise",
-        r"(?:幾點)?(?:日出|日落|天亮|天黑|夕陽|太陽(?:幾點)?下山)(?:時間|是?幾點)?|"
+        r"(?:幾點)?(?:日出|日落|天亮|天黑|夕陽|太陽(?:幾點)?下山)(?:時間|是?幾點)?|日の出|日の入り?|"
         r"sunrise|sunset",
     ),
     ("sun", r"(?:會不會|會|有沒有|有)*(?:出太陽|太陽|放晴|晴天)|sunny"),
@@ -163,6 +163,8 @@ class Question:
     when: When | None = None
     also: tuple[Topic, ...] = ()
     """What else is asked in the same text: 會下雨嗎 要穿外套嗎."""
+    is_japanese: bool = False
+    """True: in that language it is answered."""
 
     @property
     def is_plain(self) -> bool:

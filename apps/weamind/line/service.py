@@ -6,15 +6,17 @@ Every tap that asks for a forecast or for a person's queries takes the processin
 
 import math
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from ..places.atlas import locate
 from ..places.search import search
 from ..user.users import UsersUnavailable
-from . import texts
+from . import japanese, texts
 from .bot import Bot, is_private, user_of
 from .conversation import NOTHING, closes, open_choice, open_question, resume
 from .forecasting import answer_forecast, answer_forecasts
+from .japanese import is_japanese
 from .messages import (
     Message,
     other_message,
@@ -91,6 +93,8 @@ async def _go_on(event: Any, bot: Bot, intent: Intent, text: str) -> None:
     """Act on *intent* as a part of the conversation, where there is one."""
     before = await bot.before(event)
     intent = resume(intent, text, before)
+    if is_japanese(text):
+        intent = replace(intent, question=replace(intent.question, is_japanese=True))
     if closes(before, intent):
         await bot.note(event, NOTHING)
     await _act_on(event, bot, intent)
@@ -122,6 +126,8 @@ async def _act_on(event: Any, bot: Bot, intent: Intent) -> None:
 
 def _plain_reply(intent: Intent, *, private: bool) -> Message:
     """The answers for which nobody has to be asked."""
+    if intent.question.is_japanese and intent.data != "distress":
+        return text_message(_plain_japanese(intent))
     if intent.kind == "abroad":
         return text_message(texts.ABROAD.format(place=intent.data))
     if intent.kind == "smalltalk" and private:
@@ -130,6 +136,12 @@ def _plain_reply(intent: Intent, *, private: bool) -> Message:
         hello = intent.data in ("hello", "who")
         return text_message(texts.WELCOME_TO_GROUP if hello else texts.SMALLTALK[intent.data])
     return unknown_message(intent.data, private=private)
+
+
+def _plain_japanese(intent: Intent) -> str:
+    if intent.kind == "smalltalk":
+        return japanese.THANKS if intent.data == "thanks" else japanese.HELP
+    return japanese.ABROAD if intent.kind == "abroad" else japanese.UNKNOWN
 
 
 async def handle_location_message_event(event: Any, bot: Bot) -> None:

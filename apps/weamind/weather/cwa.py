@@ -84,7 +84,8 @@ class Cwa:
         return "<Cwa>"
 
     async def fetch(self, place: Place) -> Forecast:
-        """The official forecast. WeatherUnavailable: there is none, as for 東沙島."""
+        """The official forecast. WeatherUnavailable: there is none, as for 東沙島; or the week was
+        asked for too often, and the error has the three days."""
         if place.is_off_the_map:
             raise WeatherUnavailable(NAME, Reason.NO_DATA)
         forecast, week = await asyncio.gather(
@@ -93,8 +94,14 @@ class Cwa:
             return_exceptions=True,  # nothing is left under way when one of them fails
         )
         if isinstance(forecast, BaseException):
-            raise forecast
-        return with_week(forecast, () if isinstance(week, BaseException) else week)
+            raise _limited(week) or forecast
+        if not isinstance(week, BaseException):
+            return with_week(forecast, week)
+        _log.info("a forecast is shorter than a week: %s", week)
+        if limited := _limited(week):
+            limited.forecast = forecast
+            raise limited
+        return forecast
 
     async def _forecast(self, place: Place) -> Forecast:
         if place.town is None:
@@ -104,14 +111,9 @@ class Cwa:
         return read_township(body, place, now=self._clock())
 
     async def _week(self, place: Place) -> tuple[Day, ...]:
-        """None of the days, if this part cannot be had: the other one is enough."""
-        try:
-            dataset = _week_of(_dataset(place)) if place.town else _WEEK_OF_COUNTIES
-            body = await self._ask(dataset, {"LocationName": place.town or place.county})
-            return read_week(body, place)
-        except WeatherUnavailable as error:
-            _log.info("a forecast is shorter than a week: %s", error)
-            return ()
+        dataset = _week_of(_dataset(place)) if place.town else _WEEK_OF_COUNTIES
+        body = await self._ask(dataset, {"LocationName": place.town or place.county})
+        return read_week(body, place)
 
     async def aclose(self) -> None:
         """No connection is left."""
@@ -120,6 +122,12 @@ class Cwa:
     async def _ask(self, dataset: str, where: dict[str, str]) -> object:
         params = {"format": "JSON", **where}
         return await self._downloads.json(f"{DATASTORE}/{dataset}", params, key=self._key)
+
+
+def _limited(answer: object) -> WeatherUnavailable | None:
+    """It, if it says that we ask too often: that counts for all datasets."""
+    is_error = isinstance(answer, WeatherUnavailable)
+    return answer if is_error and answer.reason is Reason.RATE_LIMITED else None
 
 
 def checked_key(key: str) -> str:

@@ -88,7 +88,7 @@ class Forecasts:
 
     async def _get(self, place: Place) -> Forecast:
         if not self._ttl:
-            return await self._provider.fetch(place)
+            return await self._fetch(place)
         try:
             async with asyncio.timeout(self._wait):
                 return await self._fresh(place)
@@ -102,14 +102,19 @@ class Forecasts:
 
     async def _load(self, place: Place) -> Forecast:
         await self._pause.check()
+        forecast = await self._fetch(place)
+        await self._last.refresh(place, forecast)
+        return forecast
+
+    async def _fetch(self, place: Place) -> Forecast:
         try:
-            forecast = await self._provider.fetch(place)
+            return await self._provider.fetch(place)
         except WeatherUnavailable as error:
             _log.warning("%s", error)  # also where nobody waits for it: an old one was served
             await self._pause.begin(error)
-            raise
-        await self._last.refresh(place, forecast)
-        return forecast
+            if error.forecast is None:
+                raise
+            return error.forecast
 
     async def _recall(self, place: Place, found: Forecast | WeatherUnavailable) -> Forecast:
         """What to keep as the last one known; an error: there is none, and it is why."""

@@ -37,6 +37,8 @@ class WeatherUnavailable(Exception):
         self.status = status
         self.retry_after = retry_after
         """In so many seconds it is worth asking again, if the provider said so."""
+        self.forecast: Forecast | None = None
+        """What it said before that: a forecast that lacks a part."""
 
     def __str__(self) -> str:
         status = f" (HTTP {self.status})" if self.status else ""

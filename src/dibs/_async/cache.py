@@ -47,7 +47,7 @@ from .store import AsyncStore
 from .values import AsyncCacheMemory, AsyncFollower, AsyncReader, drop_flight
 
 Results = dict[bytes, LoadAnswer | Exception]
-"""What a flight found for each key. A key that is missing is loaded by somebody else."""
+"""What a flight found for each key. A key that is missing is loaded elsewhere."""
 RequestedItems = dict[Any, tuple[CacheKeys, bytes, bytes]]
 """Item → its keys, a token, and when to load."""
 Share = Callable[[LoadRequest, float], Awaitable[Any]]
@@ -76,25 +76,25 @@ class AsyncBatches:
         self._refresher = refresher
 
     async def get(self, many: ManyRequest, share: Share) -> dict[Any, Any]:
-        """The value of each item: one read, one load for those that are missing. Not of all of
-        them: where the load returned none for an item, it is left out.
+        """Return the value of each item: one read, one load for those that are missing.
 
-        *share*: the value of one item, by a load that is shared. What the loads raise.
+        Items for which the loader returned no value are omitted. *share* loads one item, in a load
+        that callers share. What the loads raise is raised.
         """
         called_at = monotonic()
-        found = await self._read(many, called_at)
-        missing = [item for item in many.keys if item not in found]
+        values = await self._read(many, called_at)
+        missing = [item for item in many.keys if item not in values]
         error: Exception | None = None
         for item, answer in (await self._load(many, missing)).items():
             try:
-                found[item] = await self._value_of(many, item, answer, share, called_at)
+                values[item] = await self._value_of(many, item, answer, share, called_at)
             except Absent:
                 pass
             except Exception as failed:
                 error = error or failed
         if error is not None:
             raise error
-        return {item: found[item] for item in many.keys if item in found}
+        return {item: values[item] for item in many.keys if item in values}
 
     async def _value_of(
         self,
@@ -104,7 +104,7 @@ class AsyncBatches:
         share: Share,
         called_at: float,
     ) -> Any:
-        """The value of one item. None: the load was somebody else's, or is too old."""
+        """The value of one item. None: the load was another caller's, or is too old."""
         if isinstance(answer, Exception):
             raise answer
         return (
@@ -114,38 +114,38 @@ class AsyncBatches:
     # ---- reading
 
     async def _read(self, many: ManyRequest, called_at: float) -> dict[Any, Any]:
-        """The values that are there, from memory or by one read. UsageError: a key is no value."""
-        found = self._in_memory(many, called_at)
-        rest = [item for item in many.keys if item not in found]
+        """The stored values, from memory or by one read. UsageError: a key is no value."""
+        values = self._in_memory(many, called_at)
+        rest = [item for item in many.keys if item not in values]
         if not rest:
-            return found
+            return values
         try:
             readings = await self._reader.read_all([many.keys[item] for item in rest])
         except Outage:
-            return found  # the claims meet it again, and decide
+            return values  # the claims meet it again, and decide
         due: dict[Any, bytes] = {}
         for item, reading in zip(rest, readings, strict=True):
             if isinstance(reading, UsageError):
                 raise reading
             if isinstance(reading, Reading) and is_served(reading, many.options):
-                found[item] = reading.value
+                values[item] = reading.value
                 if self._events.listeners:
                     self._events.emit("hit" if reading.state == "fresh" else "stale", many.name)
                 self._note_if_due(many, item, reading, due)
         if due:
             self._keep_fresh(many, due)
-        return found
+        return values
 
     def _in_memory(self, many: ManyRequest, called_at: float) -> dict[Any, Any]:
         if not many.options.local:
             return {}
         local = self._reader.local
-        found = {item: local.get(keys.key, called_at) for item, keys in many.keys.items()}
-        found = {item: value for item, value in found.items() if value is not ABSENT}
+        values = {item: local.get(keys.key, called_at) for item, keys in many.keys.items()}
+        values = {item: value for item, value in values.items() if value is not ABSENT}
         if self._events.listeners:
-            for _ in found:
+            for _ in values:
                 self._events.emit("local_hit", many.name)
-        return found
+        return values
 
     def _note_if_due(
         self, many: ManyRequest, item: Any, reading: Reading, due: dict[Any, bytes]
@@ -180,7 +180,7 @@ class AsyncBatches:
     # ---- loading
 
     def _alone(self, many: ManyRequest, item: Any) -> LoadRequest:
-        """The same for one item."""
+        """The request for one item."""
         return LoadRequest(many.keys[item], self._load_alone, (many, item), {})
 
     async def _load_alone(self, many: ManyRequest, item: Any) -> Any:
@@ -192,7 +192,7 @@ class AsyncBatches:
     async def _load(
         self, many: ManyRequest, missing: list[Any]
     ) -> dict[Any, LoadAnswer | Exception | None]:
-        """What one load finds for the items. None: somebody else loads that one already."""
+        """What one load finds for the items. None: another caller loads that one already."""
         outcomes: dict[Any, LoadAnswer | Exception | None] = dict.fromkeys(missing)
         flight, ours = self._flight_of(many, missing)
         if flight is not None:
@@ -202,7 +202,7 @@ class AsyncBatches:
         return outcomes
 
     def _flight_of(self, many: ManyRequest, missing: list[Any]) -> tuple[Flight | None, list[Any]]:
-        """One flight for all keys that nobody in this process loads; and their items."""
+        """One flight for all keys that this process does not load yet; and their items."""
         memory, flights = self._memory, self._memory.flights
         with memory.guard:
             ours: list[Any] = []
@@ -227,10 +227,10 @@ class AsyncBatches:
         since, ended = monotonic(), self._store.recoveries
         claims: dict[Any, LoadClaim] = {}
         out: dict[Any, Outage] = {}
-        asked = self._asked(many, dict.fromkeys(items, IF_NEEDED))
+        requests = self._asked(many, dict.fromkeys(items, IF_NEEDED))
         try:
-            while asked:
-                asked = await self._claim(many, asked, claims, results, out)
+            while requests:
+                requests = await self._claim(many, requests, claims, results, out)
         except BaseException:
             for claim in claims.values():
                 self._loader.writer.unlock(claim.request.keys, claim.token)
@@ -255,15 +255,17 @@ class AsyncBatches:
         results: Results,
         out: dict[Any, Outage],
     ) -> RequestedItems:
-        """Claim, in one write. Returns what has to be claimed again, because only we can see that
-        what is there is no value."""
+        """Claim, in one write, and return what has to be claimed again.
+
+        Only the client can see that the stored bytes are not a value.
+        """
         since = monotonic()
         try:
-            found = await self._loader.claim_all(list(asked.values()))
+            readings = await self._loader.claim_all(list(asked.values()))
         except Outage as outage:
-            found = [outage] * len(asked)
-        again: dict[Any, bytes] = {}
-        for item, reading in zip(asked, found, strict=True):
+            readings = [outage] * len(asked)
+        retries: dict[Any, bytes] = {}
+        for item, reading in zip(asked, readings, strict=True):
             keys, token, when = asked[item]
             if isinstance(reading, Outage):
                 out[item] = reading
@@ -272,10 +274,10 @@ class AsyncBatches:
             elif reading.won:
                 claims[item] = LoadClaim(self._alone(many, item), token, reading)
             elif reading.state == "outdated" or (reading.state == "poison" and when != ALWAYS):
-                again[item] = reading.head or ALWAYS
+                retries[item] = reading.head or ALWAYS
             else:
                 self._settle(keys, reading, results, since)
-        return self._asked(many, again)
+        return self._asked(many, retries)
 
     def _settle(self, keys: CacheKeys, reading: Reading, results: Results, since: float) -> None:
         """What was found needs no load. Missing, or old: a fresh one is waited for."""
@@ -328,8 +330,8 @@ class AsyncBatches:
             self._store.outage(many.name, cause, many.options.on_outage)
             since = monotonic()
             load = functools.partial(many.load, items)
-            found = await self._loader.call(many.keys[items[0]], Cause(cause).code, load)
-            values = picked(many.name, items, found)
+            result = await self._loader.call(many.keys[items[0]], Cause(cause).code, load)
+            values = picked(many.name, items, result)
             self._events.emit("degraded", many.name, cause=cause, took=monotonic() - since)
             return dict(zip(keys, [self._unstored(many, value) for value in values], strict=True))
         except Exception as error:
@@ -416,7 +418,7 @@ class AsyncCache:
         return await self._share(request, self._memory.flights, called_at, force=False)
 
     async def refresh(self, request: LoadRequest) -> Any:
-        """The value, loaded now (by us, or by somebody who has just begun)."""
+        """The value, loaded now (by us, or by a caller who has just begun)."""
         return await self._join_or_start(request, self._memory.refreshes, monotonic(), force=True)
 
     async def peek(self, keys: CacheKeys) -> Found[Any] | None:
@@ -480,7 +482,7 @@ class AsyncCache:
     async def delete(
         self, key: bytes, lock: bytes, name: str, lasts: float, policy: OutagePolicy
     ) -> bool:
-        """The same for any key. *lasts*: for how long it is worth delivering, in an outage."""
+        """Delete the value of any key. *lasts*: how long it is worth delivering, in an outage."""
         self._reader.changed(key)
         try:
             deleted = await self._deliver(invalidate_request(key, lock, monotonic() + lasts))
@@ -488,7 +490,7 @@ class AsyncCache:
             return self._undelivered(outage, name, policy)
         if deleted == 0:
             raise UsageError(HELD)
-        # Once more: somebody may have read the old value, or begun a load, before it was deleted.
+        # Once more: a caller may have read the old value, or begun a load, before the delete.
         self._reader.changed(key)
         self._events.emit("invalidated", name)
         return True
@@ -576,7 +578,7 @@ class AsyncCache:
             raise absent.as_unavailable() from None
 
     async def _join(self, flight: Flight, keys: CacheKeys, called_at: float) -> LoadAnswer | None:
-        """The result of somebody else's flight. None: it may be older than the caller."""
+        """The result of another caller's flight. None: it may be older than this call."""
         if self._events.tracers:
             result = await join_in_span(self._events, keys.name, flight)
         else:
@@ -590,7 +592,7 @@ class AsyncCache:
         return answer
 
     async def _resolve(self, request: LoadRequest, since: float, *, force: bool) -> LoadAnswer:
-        """A value, whatever it takes: somebody else's, our own load, or an old one.
+        """A value, whatever it takes: that of another load, of our own, or an old one.
 
         *since*: when the caller came, who may have waited for another flight already.
         """
@@ -599,7 +601,7 @@ class AsyncCache:
         waited = poisoned = False
         outdated = b""
         while True:
-            asked = monotonic()
+            asked_at = monotonic()
             ended = self._store.recoveries
             when = ALWAYS if poisoned or (force and not waited) else outdated or IF_NEEDED
             try:
@@ -607,7 +609,7 @@ class AsyncCache:
             except Outage as outage:
                 return await self._loader.load_unguarded(request, outage, ended)
             if reading.won and reading.state == "stale" and not force:
-                return await self._lead_in_background(request, token, reading, asked)
+                return await self._lead_in_background(request, token, reading, asked_at)
             if reading.won:
                 self._events.emit("reelected" if waited else "miss", request.keys.name)
                 return await self._loader.lead(request, token, reading)
@@ -615,7 +617,7 @@ class AsyncCache:
                 self._memory.remember(keys.key, reading.left)
                 kind = "waited" if waited else "hit"
                 self._events.emit(kind, keys.name, waited=monotonic() - since)
-                return LoadAnswer(reading.value, asked, kind)
+                return LoadAnswer(reading.value, asked_at, kind)
             if reading.state == "poison" and not poisoned:
                 poisoned = True  # the script takes it for a value; only we can see that it is none
                 continue
@@ -628,16 +630,16 @@ class AsyncCache:
             if reading.state == "stale" and not force:
                 wait = min(wait, options.stale_after)
                 if reading.resting or monotonic() - since >= wait:
-                    return self._stale_answer(request, reading, asked)
+                    return self._stale_answer(request, reading, asked_at)
             if monotonic() - since >= wait:
                 return await self._loader.load_unstored(request)
             await self._follow(request, reading, since + wait)
             waited, poisoned = True, False  # who was waited for may have replaced those bytes
-            asked = monotonic()
+            asked_at = monotonic()
             found = await self._fresh_value(request)
             if found is not None:
                 self._events.emit("waited", request.keys.name, waited=monotonic() - since)
-                return LoadAnswer(found.value, asked)
+                return LoadAnswer(found.value, asked_at)
 
     async def _follow(self, request: LoadRequest, reading: Reading, deadline: float) -> None:
         follow = functools.partial(self._follower.follow, request, reading, deadline)

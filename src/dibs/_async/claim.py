@@ -112,17 +112,17 @@ class AsyncClaim(Generic[R]):
 
     @property
     def guarded(self) -> bool:
-        """False: Redis was unavailable and the policy let you through; nobody is excluded."""
+        """Whether Redis granted it; if not, duplicates are not refused."""
         return self._lease is None or self._lease.guarded
 
     @property
     def lost(self) -> bool:
-        """True: it could not be renewed; the same submission may run elsewhere."""
+        """Whether it could not be renewed; the same submission may run elsewhere."""
         return self._lease is not None and self._lease.is_lost_at(monotonic())
 
     @property
     def is_open(self) -> bool:
-        """True: it is running."""
+        """Whether it is running."""
         return self._lease is not None and not self._lease.is_over
 
     def complete(self, value: V) -> V:
@@ -140,16 +140,23 @@ class AsyncClaim(Generic[R]):
         self._released = True
 
     async def finish(self) -> bool:
-        """End it now, as the end of the block would. False: it had ended, or is not recorded.
+        """End it now, as the end of the block would.
 
-        UsageError: the result cannot be stored; duplicates are refused all the same.
+        Returns:
+            False if it had ended, or is not recorded.
+
+        Raises:
+            UsageError: The result cannot be stored; duplicates are refused all the same.
         """
         return await self.end("returned")
 
     async def fail(self) -> bool:
-        """End it now, as an exception would. False: it had ended, was lost, or is unguarded.
+        """End it now, as an exception would.
 
         A claim that was detached is ended as well, unless another process has continued it.
+
+        Returns:
+            False if it had ended, was lost, or is unguarded.
         """
         if self._lease is not None and self._lease.is_detached:
             reattach(self._leases, self._lease)
@@ -187,17 +194,24 @@ class AsyncClaim(Generic[R]):
     def within(self, transaction: Any = None, *, using: str | None = None) -> AsyncClaimWithin:
         """Record it in *transaction*, which commits it with the work, or rolls back both.
 
-        The block gets what an earlier transaction has recorded (`replayed`, `result`). *using*: the
-        alias of a database of Django, whose transaction is not handed over. Duplicate: it runs in
-        another transaction, or is done. Mismatch: another payload. UsageError: the transaction
-        would never commit, or there is no table.
+        The block gets what an earlier transaction has recorded (`replayed`, `result`).
+
+        Args:
+            transaction: An open transaction of your database.
+            using: The alias of a Django database, whose transaction is not passed.
+
+        Raises:
+            Duplicate: It runs in another transaction, or is done.
+            Mismatch: It was recorded with another payload.
+            UsageError: The transaction would never commit, or there is no table.
         """
         return AsyncClaimWithin(self, self.recording(), transaction, using)
 
     def recording(self, row: bytes | None = None) -> AsyncRecording:
-        """Its record in a database, from now on, under its own key, or that of *row*.
+        """Record it in a database from now on, under its own key or that of *row*.
 
-        UsageError: it has one, or has ended.
+        Raises:
+            UsageError: It has a record already, or has ended.
         """
         if self._lease is None or self._lease.is_over or self._recording is not None:
             raise UsageError("this claim is a replay, has ended, or is recorded already")
@@ -206,11 +220,15 @@ class AsyncClaim(Generic[R]):
 
     @property
     def is_released(self) -> bool:
-        """True: `release` was called."""
+        """Whether `release` was called."""
         return self._released
 
     def encoded(self) -> bytes | None:
-        """The result as it is stored; None: none is. UsageError: the codec cannot hold it."""
+        """Return the result as it is stored, or None if there is none.
+
+        Raises:
+            UsageError: The codec cannot encode it.
+        """
         if self._options.after != "replay" or self._released or self.result is NO_RESULT:
             return None
         return framed(self._options, self.result, time(), self._lasted)
@@ -226,8 +244,12 @@ class AsyncClaim(Generic[R]):
     async def set_note(self, note: str | None) -> bool:
         """Set the text for duplicates (`Duplicate.note`): at most 200 characters, or None.
 
-        False: it had ended, was lost, is unguarded, or Redis did not answer; in that case the next
-        renewal sends it. UsageError: not a text, or too long.
+        Returns:
+            False if it had ended, was lost, is unguarded, or Redis did not answer; in the last case
+            the next renewal sends the text.
+
+        Raises:
+            UsageError: Not a text, or too long.
         """
         ending, lease = encoded_note(note), self._lease
         if lease is None or not await self._settled() or not lease.guarded:
@@ -242,9 +264,15 @@ class AsyncClaim(Generic[R]):
     async def detach(self, *, ttl: Seconds) -> str:
         """Hand it over to another process, which continues it with `claim(key, token=…)`.
 
-        The key stays claimed for *ttl*; this process neither renews nor ends it any more, unless
-        the block ends by an exception before another process has continued it. Returns the token.
-        LeaseLost: it was lost. Unavailable: Redis is unavailable and the policy is "closed".
+        The key stays claimed for *ttl*. This process no longer renews or ends it, unless the block
+        ends by an exception before another process has continued it.
+
+        Returns:
+            The token.
+
+        Raises:
+            LeaseLost: It was lost.
+            Unavailable: Redis is unavailable and the policy is "closed".
         """
         if self._lease is None:
             raise UsageError("this claim is a replay: there is nothing to hand over")
@@ -291,7 +319,7 @@ class AsyncClaim(Generic[R]):
             self._leases.store.transport.post(request)
 
     def leak(self, cause: str) -> None:
-        """Stop keeping it alive: its key is free when its lease runs out. *cause*: a code."""
+        """Stop renewing it, because of *cause* (a code): the key is free when the lease expires."""
         claims.closed(self)
         lease, leases = self._lease, self._leases
         if lease is not None and not lease.is_over and leases.owns(lease):
@@ -299,7 +327,7 @@ class AsyncClaim(Generic[R]):
             leases.events.emit("leaked", self.name, held=held, cause=cause_for(cause))
 
     def __del__(self) -> None:
-        # Nobody can end it any more. When the interpreter shuts down, nobody may be listening.
+        # It can no longer be ended. When the interpreter shuts down, listeners may be gone.
         # Listeners get it later: this runs wherever garbage is collected, also inside a listener
         # that holds a lock.
         lease = getattr(self, "_lease", None)  # not there if a signal handler raised in __init__
@@ -341,7 +369,7 @@ class ClaimCall(NamedTuple):
 
 
 async def take_claim(leases: AsyncLeases, submission: ClaimCall) -> AsyncClaim[Any]:
-    """A claim, ours or replayed. Duplicate, Mismatch: somebody was first. Unavailable: policy.
+    """A claim, ours or replayed. Duplicate, Mismatch: another was first. Unavailable: policy.
 
     With `wait` a duplicate of one that runs waits for its end: it is replayed, or takes over.
     LeaseLost: it was to be continued, and its key is free.
@@ -407,7 +435,7 @@ async def _ask(leases: AsyncLeases, submission: ClaimCall) -> ClaimOutcome:
     if secret is not None:
         return await _resume(leases, call, options, secret)
     known = leases.known_record(call.key)
-    if known is not None:  # it runs in this very process: nobody needs to be asked
+    if known is not None:  # it runs in this process: no request is needed
         found = read_record(*known)
     else:
         record = running_record(leases.new_token(), seen, time(), note)
@@ -429,8 +457,8 @@ async def _resume(
     if isinstance(outcome, HeldElsewhere):
         if outcome.value is None:
             return LeaseLost(call.text, None, call.name)
-        found = read_record(outcome.value, outcome.left)
-        return answer_duplicate(options, call, NO_PAYLOAD, found)
+        record = read_record(outcome.value, outcome.left)
+        return answer_duplicate(options, call, NO_PAYLOAD, record)
     since = since_in(outcome.token)
     outcome.elsewhere = max(time() - since, 0.0) if since else 0.0
     return outcome
@@ -449,8 +477,8 @@ async def _wait(leases: AsyncLeases, submission: ClaimCall, running: Duplicate) 
     outcome = await leases.waiters.take(call, attempt)
     if not isinstance(outcome, Holding):
         return outcome
-    said = (running.message, call.name, outcome.note)
-    return Duplicate(call.text, outcome.remaining, "running", *said)
+    details = (running.message, call.name, outcome.note)
+    return Duplicate(call.text, outcome.remaining, "running", *details)
 
 
 class AsyncClaiming(Generic[R]):

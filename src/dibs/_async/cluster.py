@@ -53,7 +53,7 @@ _log = logging.getLogger("dibs")
 _ASK_AGAIN = 0.2
 """Seconds between two questions for the map, while it is old or a node is out."""
 _KEEP_FOR = 60.0
-"""Seconds for which a node that has no slots any more is remembered."""
+"""Seconds for which a node that has lost its slots is remembered."""
 
 
 class AsyncRoute:
@@ -69,7 +69,7 @@ class AsyncRoute:
         self.out: tuple[Cause, float] | None = None
         """Why it is out, and since when; None: it is not."""
         self.left_at: float | None = None
-        """Since when it has no slots; None: it has some, or nobody knows."""
+        """Since when it has no slots; None: it has some, or it is not known."""
 
 
 class AsyncClusterMap(ABC):
@@ -129,11 +129,11 @@ class AsyncClusterMap(ABC):
 
     @abstractmethod
     def post(self, request: Request) -> None:
-        """Deliver *request* though nobody waits for it."""
+        """Deliver *request*, for which no caller waits."""
 
     @abstractmethod
     def _send_on(self, request: Request) -> None:
-        """Deliver *request* where its key is, though nobody waits for it."""
+        """Deliver *request*, for which no caller waits, to the node of its key."""
 
     async def ready(self, now: float) -> Engine:
         """What the cluster can do. Outage: no node answers."""
@@ -146,7 +146,7 @@ class AsyncClusterMap(ABC):
     # ---- the map
 
     async def _find(self, key: bytes, now: float) -> AsyncRoute:
-        """Who has *key*. Outage: nobody, or nobody can be asked."""
+        """The node of *key*. Outage: there is none, or no node answers."""
         route = self._map[slot_of(key)]
         if route is None and not self._has_map:
             await self._ask_together(now)
@@ -184,7 +184,7 @@ class AsyncClusterMap(ABC):
     async def _ask_slots(self, now: float) -> None:
         """Ask for the map: those we know, then the seeds. Outage: none of them answers.
 
-        Nobody waits for one node after the other: without a map, all are asked at the same time.
+        Without a map, all nodes are asked at the same time, not one after the other.
         """
         known = [route.node for route in list(self._routes.values()) if route.left_at is None]
         nodes = where_to_ask(known, self._out, self._seeds)
@@ -210,7 +210,7 @@ class AsyncClusterMap(ABC):
         return bool(slots)
 
     def _read_map(self, slots: list[Range]) -> None:
-        """Use a new map, and leave nodes that are not on it any more."""
+        """Use a new map, and leave nodes that are no longer on it."""
         routes = {each.node: self._route(each.node) for each in slots}
         fresh: list[AsyncRoute | None] = [None] * SLOTS
         for start, end, node in slots:
@@ -229,7 +229,7 @@ class AsyncClusterMap(ABC):
             self.post(request)
 
     async def _open(self, route: AsyncRoute) -> None:
-        """Connect to a node that is new on the map before somebody needs it."""
+        """Connect to a node that is new on the map before it is needed."""
         try:
             await route.transport.ready(monotonic())
             self._learn(route)
@@ -243,7 +243,7 @@ class AsyncClusterMap(ABC):
         return route.out is not None or now - route.left_at > _KEEP_FOR
 
     def _leave(self, route: AsyncRoute, now: float) -> None:
-        """A node has no slots any more: close its transport; its outbox goes to its successor."""
+        """A node has lost its slots: close its transport; its outbox goes to its successor."""
         self._ended(route, now)
         self._tasks.spawn(route.transport.aclose)
         for request in self._undelivered.take(route.node, now):
@@ -262,7 +262,7 @@ class AsyncClusterMap(ABC):
     # ---- nodes that are out
 
     def reconnect(self) -> None:
-        """The map is old, or a node may not be the master any more: ask who has which slot."""
+        """The map is old, or a node may no longer be the master: ask who has which slot."""
         self._map_is_old = True
         self._look_after_map()
 
@@ -400,7 +400,7 @@ class AsyncClusterTransport(AsyncClusterMap):
     async def _follow(self, request: Request, reply: Any, route: AsyncRoute) -> Any:
         """The reply from where the key is, if *reply* says that it is elsewhere.
 
-        Each node has a budget of its own: the time that another one took is not its silence.
+        Each node has a separate budget: the time that another one took is not its silence.
         Nor is the time in which this process did not read an answer that had come.
         """
         limit, is_over = TimeLimit(self._limits.budget), False
@@ -477,7 +477,7 @@ class AsyncClusterTransport(AsyncClusterMap):
         return [await self.send(request, now) for request in requests]
 
     def post(self, request: Request) -> None:
-        """Deliver *request* though nobody waits for it."""
+        """Deliver *request*, for which no caller waits."""
         slot = slot_of(request.key)
         route = self._map[slot]
         if route is None:
@@ -486,7 +486,7 @@ class AsyncClusterTransport(AsyncClusterMap):
                 self.reconnect()
             return
         if slot in self._moving or route.engine is None:
-            # Where it has to go is known only after asking; or nobody has been there yet.
+            # Its node is known only after asking, or there is no connection to it yet.
             self._send_on(request)
             return
         if route.out is not None:
@@ -494,16 +494,16 @@ class AsyncClusterTransport(AsyncClusterMap):
         route.transport.post(request)
 
     def _send_on(self, request: Request) -> None:
-        """Deliver *request* where its key is, though nobody waits for it."""
+        """Deliver *request*, for which no caller waits, to the node of its key."""
         self._tasks.spawn(functools.partial(self._deliver, request))
 
     async def _deliver(self, request: Request) -> None:
         try:
-            again = worth_repeating(request, await self.send(request, monotonic()))
+            repeat = worth_repeating(request, await self.send(request, monotonic()))
         except Outage as outage:  # of a node: its transport delivers it
-            again = request if outage.cause.code == "tryagain" else None
-        if again is not None:
-            self.deliver_later(again)
+            repeat = request if outage.cause.code == "tryagain" else None
+        if repeat is not None:
+            self.deliver_later(repeat)
 
     def deliver_later(self, request: Request) -> None:
         """Deliver *request* when its node has another connection."""
@@ -535,7 +535,7 @@ class AsyncClusterTransport(AsyncClusterMap):
         return Tracked(reply if request.replies > 1 else [reply], tracked=False)
 
     async def track_all(self, asked: list[tuple[Request, Wake]], now: float) -> list[Tracked]:
-        """The same for many requests, one after the other."""
+        """Send many requests, one after the other."""
         return [await self.track(request, wake, now) for request, wake in asked]
 
     def changed(self, key: bytes) -> None:
@@ -548,6 +548,6 @@ class AsyncClusterTransport(AsyncClusterMap):
         return any(route.transport.is_behind(now) for route in list(self._routes.values()))
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
-        """*wake* is not called any more."""
+        """Stop calling *wake*."""
         for route in list(self._routes.values()):
             route.transport.unwatch(key, wake)

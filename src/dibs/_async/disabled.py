@@ -21,27 +21,27 @@ class AsyncDisabledTransport:
     may_arrive_late = False
 
     async def ready(self, now: float) -> Engine:
-        """Outage: always."""
+        """Raise Outage: dibs is disabled."""
         _refuse()
 
     async def send(self, request: Request, now: float) -> Any:
-        """Outage: always."""
+        """Raise Outage: dibs is disabled."""
         _refuse()
 
     async def send_all(self, requests: list[Request], now: float) -> list[Any]:
-        """Outage: always."""
+        """Raise Outage: dibs is disabled."""
         _refuse()
 
     async def watch(self, key: bytes, wake: Wake, now: float) -> Watching:
-        """Outage: always."""
+        """Raise Outage: dibs is disabled."""
         _refuse()
 
     async def track(self, request: Request, wake: Wake, now: float) -> Tracked:
-        """Outage: always."""
+        """Raise Outage: dibs is disabled."""
         _refuse()
 
     async def track_all(self, asked: list[tuple[Request, Wake]], now: float) -> list[Tracked]:
-        """Outage: always."""
+        """Raise Outage: dibs is disabled."""
         _refuse()
 
     def post(self, request: Request) -> None:
@@ -51,14 +51,14 @@ class AsyncDisabledTransport:
         """Nothing: nothing was taken."""
 
     def changed(self, key: bytes) -> None:
-        """Nothing: nobody watches."""
+        """Do nothing: no server is watched."""
 
     def is_behind(self, now: float) -> bool:
         """False: nothing is reported."""
         return False
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
-        """Nothing: nobody watches."""
+        """Do nothing: no server is watched."""
 
     def reconnect(self) -> None:
         """Nothing: there is no connection."""

@@ -45,15 +45,15 @@ SCAN_COUNT = 500
 """How many keys the server looks at for one page: well under a millisecond of its time."""
 _NAME = "the server"
 _NOT_HELD = {
-    "cached": "this key is a cached value, which nobody holds; invalidate it instead",
+    "cached": "this key is a cached value, which has no holder; invalidate it instead",
     "fence": "this key counts fences; without it an old fence could be taken for a new one",
     "schedule": "this key records the last fire of a schedule; release the schedule's own key",
-    "rate": "this key counts calls, which nobody holds; DEL lets a whole burst through again",
-    "history": "this key has the last fires of a schedule, which nobody holds",
-    "waiters": "this key notes who waits for another one, which nobody holds",
+    "rate": "this key counts calls, and has no holder; DEL lets a whole burst through again",
+    "history": "this key has the last fires of a schedule, and no holder",
+    "waiters": "this key lists the waiters of another one, and has no holder",
     "tag": "this key is the version of a tag; invalidate the tag instead",
     "foreign": "this key is data of another program; delete it with the tools of that program",
-    "lock": "nobody has this lock: a load has just failed, and the next one waits for a moment",
+    "lock": "this lock has no holder: a load has just failed, and the next one waits for a moment",
 }
 
 
@@ -67,9 +67,9 @@ class AsyncInspector:
     # ---- pages
 
     async def pages(self, pattern: str = "*", *, count: int = SCAN_COUNT) -> AsyncIterator[Page]:
-        """All keys that match *pattern*, which begins behind the namespace.
+        """All keys that match *pattern*, which begins after the namespace.
 
-        Keys that are there all the time come at least once, others perhaps. A page may be empty.
+        Keys that exist all the time come at least once, others perhaps. A page may be empty.
         """
         cursor: str | None = ""
         while cursor is not None:
@@ -108,14 +108,14 @@ class AsyncInspector:
 
     async def _entries(self, keys: list[bytes], clock: float) -> list[KeyInfo]:
         """What these keys are; those that ended meanwhile are left out."""
-        found = await self._look(keys, clock)
-        return [classify(self._namespace, each, clock) for each in found if not is_gone(each)]
+        entries = await self._look(keys, clock)
+        return [classify(self._namespace, each, clock) for each in entries if not is_gone(each)]
 
     async def _look(self, keys: list[bytes], clock: float) -> list[KeyReading]:
         """Types, then values: two writes; and the length of values that are long."""
         kinds = await self._ask([type_request(key) for key in keys])
-        asked = [entry_request(key, kind, clock) for key, kind in zip(keys, kinds, strict=True)]
-        values = await self._ask(asked)
+        requests = [entry_request(key, kind, clock) for key, kind in zip(keys, kinds, strict=True)]
+        values = await self._ask(requests)
         long = [place for place, reply in enumerate(values) if is_cut(reply)]
         lengths = await self._ask([length_request(keys[place]) for place in long])
         sizes = dict(zip(long, lengths, strict=True))
@@ -155,7 +155,7 @@ class AsyncInspector:
         return sorted(set(found))[:most]
 
     def within(self, namespace: str) -> "AsyncInspector":
-        """The same in another namespace."""
+        """An inspector of another namespace."""
         return AsyncInspector(self._store, namespace)
 
     # ---- one key
@@ -192,7 +192,7 @@ class AsyncInspector:
         return await self._release(key, lambda value: (proof_in(value) or [b""])[0] == secret)
 
     async def release_whatever(self, key: str, seen: str) -> ReleaseOutcome:
-        """The same if it is still the holding with the `token_hint` *seen*, whoever has it."""
+        """Release it if it is still the holding with the `token_hint` *seen*."""
         return await self._release(
             key, lambda value: seen in (token_hint(value), foreign_hint(value))
         )

@@ -60,7 +60,7 @@ class AsyncLeadership:
         deadline, call = since + self._call.options.wait, self._call
         while True:
             try:
-                taken = await self._leases.waiters.take(call, self._leases.attempt)
+                outcome = await self._leases.waiters.take(call, self._leases.attempt)
             except Unavailable:
                 left = deadline - monotonic()
                 if left <= 0:
@@ -69,9 +69,9 @@ class AsyncLeadership:
                 left = max(deadline - monotonic(), 0.0)
                 call = HoldCall(call.key, call.text, call.given_name, self._options(left))
                 continue
-            if isinstance(taken, Holding):
-                raise busy_error(self._leases, call, taken)
-            return taken
+            if isinstance(outcome, Holding):
+                raise busy_error(self._leases, call, outcome)
+            return outcome
 
     async def __aexit__(
         self,

@@ -108,13 +108,13 @@ class AsyncLeases:
         return self.acquire(call, None, read_acquire if options.limit is None else read_permit)
 
     def attempt(self, call: HoldCall) -> Awaitable[LeaseState | Holding]:
-        """One try. Held by this process: answered without asking anybody."""
+        """Try once. If this process holds the key, the answer needs no request."""
         return self.acquire(call, None, read_acquire if call.options.limit is None else read_permit)
 
     async def acquire(
         self, call: HoldCall, token: bytes | None, read: Callable[[list[Reply], bytes], Won | M]
     ) -> LeaseState | Holding | M:
-        """A lease, or what *read* makes of the value that is there. *token*: None makes one."""
+        """A lease, or what *read* returns for the current value. *token*: None makes one."""
         now = monotonic()
         store, key, options = self.store, call.key, call.options
         if store.is_closed:
@@ -147,7 +147,7 @@ class AsyncLeases:
         except DibsError:
             raise
         except BaseException:
-            # Cancelled, or a signal handler raised: the key may be ours, and nobody would know.
+            # Cancelled, or a signal handler raised: the key may be ours, and would not be released.
             self.release_later(call, token)
             raise
         fence = None
@@ -182,8 +182,9 @@ class AsyncLeases:
             self._sweep(now)
 
     async def catch_up(self, lease: LeaseState) -> None:
-        """The reply came after the lease would have ended: opening a connection took that long,
-        or this process was stopped. Keep it from now on; where it is not ours any more, it is lost.
+        """Keep a lease whose reply came late, from now on; mark it lost if it was taken over.
+
+        Opening a connection took longer than the lease, or this process was stopped.
         """
         with contextlib.suppress(Outage, UsageError):
             await self._extend(lease, lease.call.options.ttl, monotonic())
@@ -200,7 +201,7 @@ class AsyncLeases:
         return self.store.prepared(request, now)
 
     def unguarded(self, call: HoldCall, token: bytes, now: float, cause: str) -> LeaseState:
-        """The store is out: a lease that keeps nobody out. Unavailable: the policy says so."""
+        """An unguarded lease, for an outage. Unavailable: the policy is "closed"."""
         self.store.outage(call.name, cause, call.options.on_outage)
         lease = LeaseState(call, token, now)
         lease.guarded = False
@@ -259,9 +260,7 @@ class AsyncLeases:
     # ---- giving back
 
     async def end(self, lease: LeaseState) -> bool:
-        """It is over, and its key free. False: it had been lost, or (`is_undelivered`) the
-        store was out.
-        """
+        """End it and free its key. False: it was lost, or (`is_undelivered`) no answer came."""
         store = self.store
         if lease.successor is not None:
             await self._confirm_value(lease)
@@ -417,8 +416,10 @@ class AsyncLeases:
         return await self.store.check_reply(request, error, now)
 
     def _done_requests(self, lease: LeaseState, record: ClaimRecord) -> list[Request]:
-        """What records it as *done*, whichever value its key has by then; after a request with the
-        result that may yet be executed, it changes nothing."""
+        """Requests that record it as *done*, whichever value its key has by then.
+
+        After a request with the result that may yet be executed, they change nothing.
+        """
         until = monotonic() + record.ms / 1000
         values = filter(None, (lease.token, lease.successor))
         key = lease.call.key
@@ -432,13 +433,13 @@ class AsyncLeases:
             self.release_later(lease.call, lease.successor or lease.token)
 
     def drop(self, lease: LeaseState) -> float:
-        """Stop keeping it: it runs out by itself. How long it was held."""
+        """Stop renewing it: it expires. Returns how long it was held."""
         lease.is_over = True
         self.forget(lease)
         return monotonic() - lease.since
 
     def release_unused(self, lease: LeaseState) -> None:
-        """Nobody can use it after all: have the key released, without waiting for it."""
+        """Have the key of a lease that cannot be used released, without waiting for it."""
         if not lease.is_over:
             self.drop(lease)
             if lease.guarded:
@@ -473,7 +474,7 @@ class AsyncLeases:
         return lease.token, lease.deadline - now
 
     def _refusal(self, key: bytes, now: float) -> Holding | None:
-        """The same as `held_here`, for a caller who is refused because of it."""
+        """What `held_here` returns, for a caller who is refused because of it."""
         lease = self._known(key, now)
         if lease is None:
             return None
@@ -510,7 +511,7 @@ class AsyncLeases:
         self.table.setdefault(kept.entry, kept)
 
     def forget(self, lease: LeaseState) -> None:
-        """*lease* has ended."""
+        """Forget *lease*, which has ended."""
         if self.table.get(lease.entry) is lease:
             self.table.pop(lease.entry, None)
 
@@ -527,7 +528,7 @@ class AsyncLeases:
 
 
 async def peek(leases: AsyncLeases, key: bytes, name: str) -> Holding | None:
-    """Who has *key*, and for how long; None: nobody. Unavailable: the store is out."""
+    """Who has *key*, and for how long; None: it is free. Unavailable: the store is out."""
     store, lease = leases.store, leases.table.get(key)
     try:
         now, _ = await store.opened()

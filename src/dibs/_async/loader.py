@@ -46,7 +46,7 @@ _REASONS = {"missing": "miss", "stale": "stale", "outdated": "outdated", "poison
 
 
 class AsyncLoader:
-    """Loads, on behalf of everybody who waits."""
+    """Loads, on behalf of all callers that wait."""
 
     def __init__(
         self,
@@ -73,17 +73,17 @@ class AsyncLoader:
 
     async def claim(self, request: LoadRequest, token: bytes, when: bytes) -> Reading:
         """What the store has, and whether we load it. UsageError: the key is a lease's."""
-        [found] = await self.claim_all([(request.keys, token, when)])
-        if isinstance(found, Exception):
-            raise found
-        if found.state == "held":
+        [reading] = await self.claim_all([(request.keys, token, when)])
+        if isinstance(reading, Exception):
+            raise reading
+        if reading.state == "held":
             raise UsageError(HELD)
-        return found
+        return reading
 
     async def claim_all(
         self, asked: list[tuple[CacheKeys, bytes, bytes]]
     ) -> list[Reading | Exception]:
-        """The same for many values, in one write; or what became of that claim."""
+        """Claim many values, in one write; or the error for that request."""
         now, engine = await self._store.opened()
         if engine.refused:
             must_allow(engine, "load")
@@ -147,7 +147,7 @@ class AsyncLoader:
     ) -> list[LoadAnswer | Exception]:
         """Load many values by one call, keep their locks alive meanwhile, store them.
 
-        *split*: what the call returned, as a value for each, or an Absent. If somebody
+        *split*: what the call returned, as a value for each, or an Absent. If a caller
         deletes a value meanwhile, its result is not stored, and who asks later starts a new load.
         """
         since = monotonic()
@@ -178,7 +178,7 @@ class AsyncLoader:
         return await load_in_span(self._events, keys.name, reason, limited)
 
     def _begin_all(self, claims: list[LoadClaim], since: float) -> list[Callable[[], None]]:
-        """Have the locks kept alive. Returns what keeps later callers from joining."""
+        """Have the locks renewed. Returns what keeps later callers from joining."""
         try:
             return [self._begin(claim, since) for claim in claims]
         except BaseException:  # no thread to be had, or a signal handler raised
@@ -197,7 +197,7 @@ class AsyncLoader:
         return functools.partial(self._memory.forget_loads, request.keys.key)
 
     def _stop_renewing(self, token: bytes) -> None:
-        """It is not kept alive any more."""
+        """Stop renewing it."""
         _, lock = self._leading.pop(token, (None, None))
         if lock is not None:
             lock.is_over = True
@@ -207,14 +207,14 @@ class AsyncLoader:
     ) -> list[Versions]:
         """Watch values and their tags for changes. Returns the versions of the tags."""
         versions = await self._begin_tags(claims)
-        asked: list[tuple[Request, Wake]] = []
+        watches: list[tuple[Request, Wake]] = []
         for claim, forget in zip(claims, forgets, strict=True):
             keys = claim.request.keys
-            asked.append((watch_request(keys.key), forget))
-            asked += [(version_request(tag), forget) for tag in keys.tags]
+            watches.append((watch_request(keys.key), forget))
+            watches += [(version_request(tag), forget) for tag in keys.tags]
         ended = self._store.recoveries
         try:
-            answers = iter(await self._store.transport.track_all(asked, monotonic()))
+            answers = iter(await self._store.transport.track_all(watches, monotonic()))
         except Outage:
             for claim in claims:
                 self._memory.begin_unwatched(claim.request.keys.key, claim, ended)
@@ -264,13 +264,13 @@ class AsyncLoader:
         try:
             replies = await self._store.ask_all(requests, monotonic())
         except Outage:
-            return True  # nobody can tell
+            return True  # it cannot be known
         if isinstance(replies[0], Outage):
             return True
         return read_validity(replies[0], lock) and read_versions(replies[1:]) == versions
 
     async def end_orphaned(self) -> None:
-        """End the loads of an event loop that was closed meanwhile: nobody else would."""
+        """End the loads of an event loop that was closed meanwhile, and so cannot end them."""
         before, self._loop = self._loop, current_loop()
         if before is None or before is self._loop:
             return
@@ -306,7 +306,7 @@ class AsyncLoader:
         return LoadAnswer(packed(request.options.codec, value, request.keys.name)[1], math.inf)
 
     async def load_unstored(self, request: LoadRequest) -> LoadAnswer:
-        """Our own load, not stored, while somebody else's takes too long.
+        """Our own load, not stored, while that of another process takes too long.
 
         Who asked after it had begun may share it if the other load is still valid when it ends:
         then the value was not deleted in between.
@@ -318,7 +318,7 @@ class AsyncLoader:
         return LoadAnswer(answer.value, ended if is_unchanged else since)
 
     async def _validity(self, request: LoadRequest) -> Any:
-        """The load that is under way, and the tags. None: nobody can tell."""
+        """The load that is under way, and the tags. None: it cannot be known."""
         tags = [version_request(tag) for tag in request.keys.tags]
         try:
             return await self._store.ask_all([validity_request(request.keys), *tags], monotonic())
@@ -345,7 +345,7 @@ class BackgroundLoad:
 
 
 class AsyncRefresher:
-    """Loads that nobody waits for, while everybody reads what is there."""
+    """Loads in the background, while callers read the stored value."""
 
     def __init__(self, events: EventSink, leases: AsyncLeases, loader: AsyncLoader) -> None:
         self._events = events
@@ -361,7 +361,7 @@ class AsyncRefresher:
         """When a refresh may be tried again; not while one is under way."""
 
     def refresh(self, request: LoadRequest, *, force: bool) -> None:
-        """Let one of all processes load it again, while everybody reads what is there."""
+        """Let one of all processes load it again, while callers read the stored value."""
         key = request.keys.key
         if self._tasks.is_orphaned:
             self._next_try.clear()  # what was under way ended with its event loop
@@ -378,7 +378,7 @@ class AsyncRefresher:
         requests: list[LoadRequest],
         work: Callable[[list[LoadRequest]], Coroutine[Any, Any, set[bytes]]],
     ) -> None:
-        """The same for many, by one piece of *work*, which returns the keys that it has loaded."""
+        """Refresh many, by one piece of *work*, which returns the keys that it has loaded."""
         if self._tasks.is_orphaned:
             self._next_try.clear()
         with self._guard:
@@ -407,7 +407,7 @@ class AsyncRefresher:
                     self._try_later(request)
 
     def lead(self, request: LoadRequest, token: bytes, reading: Reading) -> BackgroundLoad | None:
-        """The same, where the claim is ours already. None: it could not be begun."""
+        """Refresh it, where the claim is ours already. None: it could not be begun."""
         self._begin(request)
         load = BackgroundLoad()
         work = functools.partial(self._run, load, request, token, reading)
@@ -439,7 +439,7 @@ class AsyncRefresher:
         return False
 
     def _start(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool:
-        """Start it in the background; in a trace of its own."""
+        """Start it in the background, in a separate trace."""
         if self._events.tracers:
             work = functools.partial(work_in_background, self._events, self._events.origins(), work)
         return self._tasks.spawn(work)
@@ -467,7 +467,7 @@ class AsyncRefresher:
         self._next_try.pop(request.keys.key, None)
 
     def _try_later(self, request: LoadRequest) -> None:
-        """Somebody else loads it, or the load failed: its lock stands, so asking is of no use."""
+        """Another process loads it, or the load failed: its lock stands, so do not ask."""
         options = request.options
         pause = max(min(options.lock_ttl, options.ttl), options.poll)
         self._next_try[request.keys.key] = monotonic() + pause

@@ -27,10 +27,10 @@ _SWEEP = 128
 """How many entries the heap may have before it is looked through for leases that are over."""
 
 _LATE = 0.3
-"""Seconds by which a renewal is late at least before anybody asks why."""
+"""Seconds by which a renewal must be late before it is reported."""
 
 _AFTER_ERROR = 0.1
-"""After an error that nobody expected: seconds until the next look at the heap."""
+"""After an unexpected error: seconds until the next look at the heap."""
 
 TOO_LATE = cause_for("expired")
 _TAKEN = cause_for("taken")
@@ -58,7 +58,7 @@ class AsyncRenewer:
         self._numbers = itertools.count()
         self._watch = LoopWatch(self.overdue)
         self._run_number = 0
-        """The run that is at work; one that was started earlier ends when it sees another."""
+        """The current run; one that was started earlier ends when it sees another."""
         self.open()
 
     def open(self) -> None:
@@ -88,7 +88,7 @@ class AsyncRenewer:
                 raise Unavailable(cause_for("no_thread"), lease.call.name) from error
 
     def check(self, entry: LeaseState) -> None:
-        """Ask the store whether *entry* still holds; nobody waits for the answer."""
+        """Ask the store whether *entry* still holds, without waiting for the answer."""
         self._doubtful.append(entry)
         try:
             self._make_run(wake=True)
@@ -104,14 +104,14 @@ class AsyncRenewer:
                 return
             self._is_running = True
             self._run_number += 1
-            self._wake.set()  # a run before this one sees that it is not wanted any more
+            self._wake.set()  # a run before this one sees that it is no longer wanted
             self._wake = Signal()
             run = functools.partial(self._run, self._run_number, self._wake)
         try:
             self._work.start(run)
             self._watch.begin()  # not in the run: a body that blocks may keep that from beginning
         except BaseException:
-            # Whoever comes next tries again. A run that did start goes on, until then.
+            # The next caller tries again. A run that did start goes on, until then.
             self._is_running = False
             raise
 
@@ -256,7 +256,7 @@ class AsyncRenewer:
                 self._found(entry, value)
 
     async def _renew(self, leases: list[LeaseState], now: float) -> None:
-        """One write for all of them. A lease at the end of its max_hold is left to run out."""
+        """One write for all of them. A lease at the end of its max_hold is left to expire."""
         kept: list[tuple[LeaseState, float]] = []
         for lease in leases:
             until = self._renewed_until(lease, now)
@@ -283,7 +283,7 @@ class AsyncRenewer:
             self._retry(kept, cause_for("denied", str(error)))
             return
         except BaseException:
-            # Cancelled with its loop, or an error that nobody expected: they stay in the heap.
+            # Cancelled with its loop, or an unexpected error: they stay in the heap.
             for lease, _ in kept:
                 self._plan_next(lease, now)
             raise

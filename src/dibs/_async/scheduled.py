@@ -56,7 +56,7 @@ class AsyncFire(NamedTuple):
 
 
 class AsyncScheduledFunction:
-    """A function, and when it is due. UsageError: it takes arguments that nobody can give."""
+    """A function, and when it is due. UsageError: it takes other arguments than `fire`."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ _log = logging.getLogger("dibs")
 _AFTER_OUTAGE = 1.0
 """Seconds until the next try, if Redis is unavailable."""
 _AFTER_ERROR = 10.0
-"""Seconds until the next try after an error that nobody expected: each is logged."""
+"""Seconds until the next try after an unexpected error: each is logged."""
 _DELIVER_FOR = 3600.0
 """How long the end of a fire is worth recording if Redis is unavailable at that moment."""
 
@@ -258,15 +258,15 @@ class AsyncRunner:
         """Wait until *fire* is over elsewhere, or is ours to run."""
         self._awaited = fire
         attempt = functools.partial(self._attempt, fire)
-        taken = await self._leases.waiters.take(self._scheduled.call, attempt)
-        if taken is None or isinstance(taken, Holding):
+        outcome = await self._leases.waiters.take(self._scheduled.call, attempt)
+        if outcome is None or isinstance(outcome, Holding):
             return  # it is over, we are stopped, or another machine runs it: look at the clock
         self._is_loss_logged = False
         try:
-            async with AsyncHold(self._leases, self._scheduled.call, taken) as lease:
+            async with AsyncHold(self._leases, self._scheduled.call, outcome) as lease:
                 step = self._plan(await self._refresh())
                 if step.run is not None and not self._stopping:
-                    await self._execute(step.run, step.missed, lease, taken)
+                    await self._execute(step.run, step.missed, lease, outcome)
         except LeaseLost:
             self._report_loss("%s: its lease was lost; another machine may take over")
 
@@ -280,10 +280,10 @@ class AsyncRunner:
         if now < fire:  # our clock is ahead, by less than a round trip shows
             await self._wake.wait(pause(fire, now))
             return None
-        taken = await self._leases.attempt(call)
-        if isinstance(taken, Holding):
-            self._before = taken.holder
-        return taken
+        outcome = await self._leases.attempt(call)
+        if isinstance(outcome, Holding):
+            self._before = outcome.holder
+        return outcome
 
     # ---- running a fire
 
@@ -318,18 +318,18 @@ class AsyncRunner:
             await run()
 
     async def _keep(self, lease: AsyncLease, state: LeaseState) -> None:
-        """With `at_least`: leave the lease to run out at that time, in place of releasing it."""
+        """With `at_least`: let the lease expire at that time, in place of releasing it."""
         left = state.since + self._scheduled.options.at_least - monotonic()
         if left > 0 and lease.guarded and await lease.extend(max(left, 0.001)):
             self._leases.drop(state)
 
     async def _skip(self, fire: int) -> None:
         """Record *fire* as over, unless another machine is running: then wait for its end."""
-        taken = await self._leases.attempt(self._scheduled.call)
-        if isinstance(taken, Holding):
+        outcome = await self._leases.attempt(self._scheduled.call)
+        if isinstance(outcome, Holding):
             self._awaited = fire
             return
-        async with AsyncHold(self._leases, self._scheduled.call, taken):
+        async with AsyncHold(self._leases, self._scheduled.call, outcome):
             step = self._plan(await self._refresh())
             if step.skip is not None:
                 self._report_missed(step.missed)
@@ -347,12 +347,14 @@ class AsyncRunner:
         kept = kept_ms(scheduled.rule, latest)
         request = register_request(scheduled.last_key, latest, self._holder, kept)
         if has_begun(await self._ask(request)):
-            said = "%s: a new schedule, Redis has no record of it: nothing is made up"
-            _log.info(said, scheduled.key)
+            message = "%s: a new schedule, Redis has no record of it: nothing is made up"
+            _log.info(message, scheduled.key)
 
     async def _refresh(self) -> int:
-        """Learn which fires are over by now, and what time it is: what the server's clock has
-        shown, so that no fire is early. In an outage, with "open", the time of this machine.
+        """Learn which fires are over by now, and what time it is.
+
+        The time is what the server's clock has shown, so that no fire is early. In an outage, with
+        "open", it is that of this machine.
         """
         since = monotonic()
         reply = await self._ask(look_request(self._scheduled.last_key))
@@ -365,7 +367,7 @@ class AsyncRunner:
         return look.now
 
     async def _record(self, fire: int, outcome: str, began: int, took_ms: int) -> None:
-        """*fire* is over."""
+        """Record that *fire* is over."""
         scheduled, now = self._scheduled, monotonic()
         self._last, self._awaited, self._before = max(self._last or 0, fire), None, None
         kept = kept_ms(scheduled.rule, fire)
@@ -377,8 +379,8 @@ class AsyncRunner:
         except Outage as outage:
             if self._leases.store.is_disabled:
                 return
-            said = "%s: the end of a fire could not be recorded (%s); it is when Redis is back"
-            _log.warning(said, scheduled.key, outage.cause)
+            message = "%s: the end of a fire could not be recorded (%s); it is when Redis is back"
+            _log.warning(message, scheduled.key, outage.cause)
             self._leases.events.emit("outage", scheduled.key, cause=outage.cause)
         except UsageError as error:  # a thread that went on when the scheduler had ended
             _log.error("%s: the end of a fire could not be recorded: %s", scheduled.key, error)
@@ -425,8 +427,8 @@ class AsyncRunner:
             _log.info("%s: finished the fire of %s in %.1f s", key, moment, took)
         else:
             level = logging.WARNING if error is None else logging.ERROR
-            said = "%s: the fire of %s failed after %.1f s: %s"
-            _log.log(level, said, key, moment, took, facts["cause"], exc_info=error)
+            message = "%s: the fire of %s failed after %.1f s: %s"
+            _log.log(level, message, key, moment, took, facts["cause"], exc_info=error)
         self._leases.events.emit(kind, key, took=took, **facts)
 
     def _report_loss(self, said: str) -> None:

@@ -1,6 +1,6 @@
 """The master of a Sentinel service: found by asking its sentinels, and watched.
 
-A process that stays on a master that has been replaced shares its keys with nobody. So one
+A process that stays on a master that was replaced sees other keys than the rest. So one
 connection is subscribed to what a sentinel publishes, and all sentinels are asked once a second.
 When the master is another server, the connections to the old one are closed, and what was on its
 way there is sent again to the new one.
@@ -59,7 +59,7 @@ class AsyncMasterConnection(_Connection):
         self._sentinels = sentinels
 
     async def connect(self) -> None:
-        """Connect to the master. ConnectionError: nobody knows one, or it is none any more."""
+        """Connect to the master. ConnectionError: none is known, or it no longer is one."""
         self.master = await self._sentinels.master()
         self.host, self.port = self._sentinels.address_of(self.master)
         await super().connect()  # pyright: ignore[reportUnknownMemberType]
@@ -154,7 +154,7 @@ class AsyncSentinels:
             return
         _log.info("dibs: Sentinel reports a new master: %s:%s", known.host, known.port)
         if why == "connecting":
-            # Whoever opens a connection may hold a lock that closing the others needs.
+            # A caller that opens a connection may hold a lock that closing the others needs.
             self._tasks.spawn(self._leave_old)
         else:
             await self._leave_old()
@@ -171,12 +171,14 @@ class AsyncSentinels:
         self.transport.reconnect()
 
     async def _ask(self) -> list[Master]:
-        """What the sentinels say that answer. One that has not answered is left alone for a time,
-        unless nobody else answers."""
+        """Return the replies of the sentinels that answer.
+
+        One that has not answered is left alone for a time, unless no other answers.
+        """
         now = monotonic()
         failed = {n for n, at in self._failed_at.items() if now - at < ASK_AFTER_FAILURE}
-        everybody = range(len(self._clients))
-        answers = await self._ask_each([number for number in everybody if number not in failed])
+        numbers = range(len(self._clients))
+        answers = await self._ask_each([number for number in numbers if number not in failed])
         return answers or await self._ask_each(list(failed))
 
     async def _ask_each(self, numbers: list[int]) -> list[Master]:
@@ -246,7 +248,7 @@ class AsyncSentinels:
             while self._goes_on(here):
                 await self._look_quietly(await self._news(subscription, here))
         except GeneratorExit:
-            raise  # the event loop was closed: nothing can be awaited any more
+            raise  # the event loop was closed: nothing can be awaited
         except BaseException:
             await self._unsubscribe(subscription)
             raise
@@ -266,7 +268,7 @@ class AsyncSentinels:
         return "asked"
 
     async def _look_quietly(self, why: str) -> None:
-        """Whatever goes wrong: nobody else watches."""
+        """Go on whatever goes wrong: this is the only watcher."""
         if self._closed:
             return
         try:

@@ -39,7 +39,7 @@ class AsyncTracedHold(AsyncHold):
         self._span: Any = None
 
     async def take(self) -> Holding | None:
-        """The same; a refusal ends the span."""
+        """Enter it; a refusal ends the span."""
         span, since = self._leases.events.span("hold", self._call.name), monotonic()
         try:
             refusal = await super().take()
@@ -88,7 +88,7 @@ class AsyncTracedClaiming(AsyncClaiming[Any]):
         self._span: Any = None
 
     async def take(self) -> AsyncClaim[Any]:
-        """The same; a refusal ends the span."""
+        """Enter it; a refusal ends the span."""
         call = self._submission.call
         span, since = self._leases.events.span("claim", call.name), monotonic()
         try:
@@ -182,7 +182,7 @@ def _outcome_of(state: LeaseState | None, usual: str) -> str:
 async def load_in_span(
     events: EventSink, name: str, reason: str, load: Callable[[], Coroutine[Any, Any, Any]]
 ) -> Any:
-    """What *load* returns. Whoever joins the flight that we are in is linked to the span."""
+    """What *load* returns. Callers who join our flight are linked to the span."""
     span, flight = events.span("load", name, reason), current_flight()
     if flight is not None:
         flight.origins = span.origins
@@ -207,7 +207,7 @@ def _failure(error: BaseException) -> str:
 
 
 async def join_in_span(events: EventSink, name: str, flight: Flight) -> Any:
-    """What somebody else's flight in this process finds; the span is linked to its load."""
+    """What another caller's flight in this process finds; the span is linked to its load."""
     span = events.span("wait", name)
 
     async def join() -> Any:
@@ -229,7 +229,7 @@ async def follow_in_span(
 async def work_in_background(
     events: EventSink, origins: Origins, work: Callable[[], Coroutine[Any, Any, Any]]
 ) -> Any:
-    """Do *work*, in a thread or task of its own: its spans begin a trace, linked to *origins*."""
+    """Do *work* in a separate thread or task: its spans begin a trace, linked to *origins*."""
     events.begin_in_background(origins)
     return await work()
 
@@ -237,6 +237,6 @@ async def work_in_background(
 async def run_in_span(
     events: EventSink, name: str, work: Callable[[], Coroutine[Any, Any, Any]]
 ) -> Any:
-    """A run of a scheduled function: a trace of its own."""
+    """A run of a scheduled function: a separate trace."""
     events.begin_in_background(events.origins())
     return await _work(events.span("run", name), work, "finished")

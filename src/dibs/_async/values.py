@@ -57,7 +57,7 @@ class AsyncCacheMemory:
         self.seen: dict[bytes, float] = {}
         """Until when a value is fresh, as far as we know."""
         self._unwatched: dict[bytes, tuple[object, int]] = {}
-        """Key → a load in an outage: nobody tells us of changes; and how many had ended before."""
+        """Key → a load in an outage, when changes are not seen; and how many had ended before."""
 
     def remember(self, key: bytes, left: float) -> None:
         """The value of *key* is fresh for *left* seconds."""
@@ -80,11 +80,11 @@ class AsyncCacheMemory:
         return flight
 
     def begin_unwatched(self, key: bytes, load: object, ended: int) -> None:
-        """*load* is not told of changes. *ended*: the outages that were over before."""
+        """*load* does not see changes. *ended*: the outages that were over before."""
         self._unwatched[key] = load, ended
 
     def end_unwatched(self, key: bytes, load: object) -> None:
-        """*load* is over."""
+        """Forget *load*, which has ended."""
         if self._unwatched.get(key, (None,))[0] is load:
             self._unwatched.pop(key, None)
 
@@ -95,7 +95,7 @@ class AsyncCacheMemory:
 
 
 def drop_flight(flights: dict[bytes, Flight], key: bytes, flight: Flight) -> None:
-    """It is over, or must not be joined any more."""
+    """It is over, or must no longer be joined."""
     if flights.get(key) is flight:
         flights.pop(key, None)
 
@@ -140,7 +140,7 @@ class AsyncFollower:
     async def _watch_mark(
         self, keys: CacheKeys, reading: Reading, signal: Signal
     ) -> Watching | None:
-        """None: no mark stands for the load (there is an old value, or somebody deleted it)."""
+        """None: no mark stands for the load (there is an old value, or it was deleted)."""
         if reading.state != "missing":
             return None
         request = follow_request(keys)
@@ -181,13 +181,13 @@ class AsyncReader:
         return self._seen(keys, read_reply(reply, keys.options))
 
     async def _read_tagged(self, keys: CacheKeys) -> Reading:
-        [found] = await self.read_all([keys])
-        if isinstance(found, Exception):
-            raise found
-        return found
+        [reading] = await self.read_all([keys])
+        if isinstance(reading, Exception):
+            raise reading
+        return reading
 
     async def read_all(self, many: list[CacheKeys]) -> list[Reading | Exception]:
-        """What the store has of each, in one write; or what became of that question.
+        """What the store has of each, in one write; or the error for that request.
 
         Outage, raised: of all of them.
         """
@@ -222,8 +222,8 @@ class AsyncReader:
             self.local.ask(ticket.key, ticket)
         gone: list[Ticket] = list(tickets)
         try:
-            asked = [each for ticket in tickets for each in ticket.questions()]
-            answers = iter(await self._store.transport.track_all(asked, now))
+            questions = [each for ticket in tickets for each in ticket.questions()]
+            answers = iter(await self._store.transport.track_all(questions, now))
             readings = [await self._tracked(ticket, answers, now) for ticket in tickets]
             gone = [
                 each
@@ -294,7 +294,7 @@ class _Forget:
         return [(request, self) for request in [*tags, self.keys.read]]
 
     def unwatch(self, transport: Any) -> None:
-        """It is not called any more."""
+        """Stop calling it."""
         for key in (self.keys.key, *self.keys.tags):
             transport.unwatch(key, self)
 
@@ -316,7 +316,7 @@ class AsyncWriter:
     def unlock(self, keys: CacheKeys, token: bytes, rest: float = 0.0) -> None:
         """However late: a server that was stopped gives us the lock when it goes on.
 
-        *rest*: for how many seconds nobody is to try again.
+        *rest*: for how many seconds no process is to try again.
         """
         self._store.transport.post(unlock_request(keys, token, math.inf, rest))
 
@@ -349,15 +349,15 @@ class AsyncWriter:
         A value may be an Absent. One that cannot be encoded becomes a UsageError.
         """
         took = monotonic() - since
-        made = [self._packed(*each) for each in zip(claims, versions, values, ttls, strict=True)]
-        missing = [place for place, each in enumerate(made) if isinstance(each, Absent)]
+        entries = [self._packed(*each) for each in zip(claims, versions, values, ttls, strict=True)]
+        missing = [place for place, each in enumerate(entries) if isinstance(each, Absent)]
         if missing:
             some = [claims[place] for place in missing]
             absent = Absent(some[0].request.keys.name)
             await self.failed(some, [versions[place] for place in missing], absent)
-        results = [each for each in made if isinstance(each, LoadResult)]
+        results = [each for each in entries if isinstance(each, LoadResult)]
         answers = iter(await self._store_all(results, took, since) if results else [])
-        return [next(answers) if isinstance(each, LoadResult) else each for each in made]
+        return [next(answers) if isinstance(each, LoadResult) else each for each in entries]
 
     def _packed(
         self, claim: LoadClaim, versions: Versions, value: Any, ttl: float | None
@@ -384,11 +384,11 @@ class AsyncWriter:
         requests = [each.request(time(), took) for each in results]
         for each in results:
             self._events.emit("loaded", each.keys.name, took=took)
-        asked = monotonic()
+        asked_at = monotonic()
         replies: list[Any]
         try:
             replies = await self._store.ask_all(
-                [*requests, *[version_request(tag) for tag in tags]], asked
+                [*requests, *[version_request(tag) for tag in tags]], asked_at
             )
         except Outage as outage:
             replies = [outage] * (len(requests) + len(tags))
@@ -398,9 +398,9 @@ class AsyncWriter:
             for each in results:
                 self.unlock(each.keys, each.claim.token)
             raise
-        found = dict(zip(tags, read_versions(replies[len(results) :]), strict=True))
+        versions = dict(zip(tags, read_versions(replies[len(results) :]), strict=True))
         return [
-            self._answer(each, reply, asked if each.is_current(found) else since, since)
+            self._answer(each, reply, asked_at if each.is_current(versions) else since, since)
             for each, reply in zip(results, replies, strict=False)
         ]
 
@@ -430,8 +430,8 @@ class AsyncWriter:
     ) -> None:
         """Let others try – or remember the failure, where there is nothing better to serve.
 
-        Where an old value is served meanwhile, nobody tries again for `lock_ttl`, so that a loader
-        that fails at once is not asked for every read.
+        Where an old value is served meanwhile, no caller tries again for `lock_ttl`: a loader that
+        fails at once is not called for every read.
         """
         why = cause_for("load_failed", f"the load failed: {type(error).__name__}")
         requests: list[Request] = []
@@ -474,7 +474,7 @@ def _rest(claim: LoadClaim) -> float:
 
 
 class LoadResult(NamedTuple):
-    """What a load found, as bytes and as everybody gets it back."""
+    """What a load found, as bytes and as callers get it back."""
 
     claim: LoadClaim
     versions: Versions
@@ -485,7 +485,7 @@ class LoadResult(NamedTuple):
 
     @property
     def keys(self) -> CacheKeys:
-        """Where it belongs."""
+        """The keys of the value."""
         return self.claim.request.keys
 
     def request(self, made_at: float, took: float) -> Request:
@@ -498,7 +498,7 @@ class LoadResult(NamedTuple):
         return store_request(keys, self.claim.lock, data, self.fresh + keys.options.stale)
 
     def was_valid(self, reply: Any) -> bool:
-        """True: nobody deleted the value, or took the lock, during the load."""
+        """True: during the load the value was not deleted, nor the lock taken over."""
         return reply == 1 if self.fresh is not None else read_validity(reply, self.claim.lock)
 
     def is_current(self, versions: dict[bytes, bytes | None]) -> bool:

@@ -88,7 +88,7 @@ async def run(transaction: Transaction, steps: Generator[Statement, TableRows, A
 
 
 async def taken(transaction: Transaction, record: DoneRecord) -> RecordAnswer:
-    """Who has the row. UsageError: nobody can have it in such a transaction."""
+    """Who has the row. UsageError: such a transaction cannot lock it."""
     await maybe_await(transaction.start())
     await _check_writers(transaction)
     try:
@@ -205,7 +205,7 @@ class AsyncRecording:
 
     @property
     def call(self) -> HoldCall:
-        """The key."""
+        """The call that holds the key."""
         return self._lease.call
 
     def written(self, result: bytes | None) -> None:
@@ -230,10 +230,10 @@ class AsyncRecording:
         if recorded.fingerprint == seen:
             self._left = recorded.result or b"", milliseconds(recorded.left)
             self._state = "recorded"
-        found = ExistingClaim(
+        existing = ExistingClaim(
             "done", recorded.left, recorded.fingerprint.encode(), result=recorded.result or b""
         )
-        answer = answer_duplicate(self.options, call, seen.encode(), found, "table")
+        answer = answer_duplicate(self.options, call, seen.encode(), existing, "table")
         if isinstance(answer, Replay):
             events.emit("replayed", call.name, source="table")
             return answer
@@ -249,19 +249,19 @@ class AsyncRecording:
         call, wait = self.call, self.options.lease
         facts: dict[str, Any] = {"retry_after": wait, "state": "running"}
         self._leases.events.emit("duplicate", call.name, source="table", **facts)
-        said = (self.options.message, call.name, None, "table")
-        return RefusedByTable(Duplicate(call.text, wait, "running", *said))
+        details = (self.options.message, call.name, None, "table")
+        return RefusedByTable(Duplicate(call.text, wait, "running", *details))
 
     # ---- the end
 
     def transaction_ended(self, committed: bool) -> None:  # noqa: FBT001 - a callback
-        """The outermost transaction has ended. Nobody may wait here: it is the user's commit."""
+        """The outermost transaction has ended. Do not block: it is the user's commit."""
         self._state = "committed" if committed and self._is_written else "untold"
         if self._has_ended:
             self._leases.ends.add(self._tell)
 
     def unseen(self) -> None:
-        """Nobody will see whether the transaction commits."""
+        """Whether the transaction commits cannot be seen."""
         self._state = "untold"
 
     def found_in(self, transaction: Transaction) -> None:
@@ -434,7 +434,7 @@ class AsyncWithin:
         """The result; or `Refused`, the answer to a duplicate. What the function or driver raises.
 
         *wait*: how long another transaction with the key is waited for. One in which nothing was
-        written is rolled back, and its connection given back, before anybody waits.
+        written is rolled back, and its connection returned, before the wait.
         """
         retries, pause = self._retry, _FIRST_PAUSE
         while True:
@@ -553,7 +553,7 @@ class AsyncWithin:
         work.recording.transaction_ended(committed=end == "committed")
 
     async def _looked_up(self, record: DoneRecord) -> str:
-        """What became of the transaction, seen from another one; once for each function."""
+        """The outcome of the transaction, seen from another one; once for each function."""
         if self._is_proven:
             return "committed"
         try:
@@ -635,10 +635,10 @@ class AsyncClaimWithin:
     def __init__(
         self, claim: ClaimView, recording: AsyncRecording, value: Any, using: str | None
     ) -> None:
-        found = django(using) if value is None else transaction_of(value)
+        transaction = django(using) if value is None else transaction_of(value)
         self._claim = claim
         self._recording = recording
-        self._transaction = recording.transaction = checked(found, opened=False)
+        self._transaction = recording.transaction = checked(transaction, opened=False)
         self._ours: Ours | None = None
 
     async def __aenter__(self) -> AsyncDone:

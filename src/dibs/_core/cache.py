@@ -84,7 +84,7 @@ def version_request(key: bytes) -> Request:
 
 
 def tag_version_request(key: bytes, version: bytes, life: float) -> Request:
-    """The version of a tag for a load that begins: what is there, or else *version*."""
+    """The version of a tag for a load that begins: the stored one, or else *version*."""
     args = (version, round(max(2 * life, TAG_LIFE) * 1000))
     return Request(run_script("cache_tag", [key], *args), 1, key)
 
@@ -129,15 +129,17 @@ class LocalValue(NamedTuple):
 
 
 class Local:
-    """Key → value, until a time, as long as nobody says that it changed.
+    """Key → value, until a time, or until the server reports a change.
 
     Any thread may forget at any moment. Hence the order in `put` (the value, then the look at its
     ticket) and in `forget` (the ticket, then the value): one of the two always sees the other.
     """
 
     def __init__(self, is_behind: Callable[[float], bool], most: int = MOST_LOCAL_VALUES) -> None:
-        """*is_behind*: whether the server may have reported changes that were not read yet, as
-        after a pause of this process."""
+        """*is_behind*: whether the server may have reported changes that were not read yet.
+
+        That is so after a pause of this process.
+        """
         self._is_behind = is_behind
         self._asked_at = 0.0
         self._most = most
@@ -146,14 +148,14 @@ class Local:
 
     def get(self, key: bytes, now: float) -> Any:
         """The value; ABSENT: ask the store."""
-        found = self._values.get(key)
-        if found is None or found[1] <= now:
+        entry = self._values.get(key)
+        if entry is None or entry[1] <= now:
             return ABSENT
         if now - self._asked_at > LONGEST_LOCK_PAUSE:
             if self._is_behind(now):
                 return ABSENT
             self._asked_at = now
-        return found[0]
+        return entry[0]
 
     def ask(self, key: bytes, ticket: Ticket) -> None:
         """The store is about to be asked; its answer comes with this ticket."""
@@ -169,7 +171,7 @@ class Local:
     ) -> list[tuple[bytes, Ticket]]:
         """Remember it, unless it changed since the ticket was taken.
 
-        Returns the keys and tickets that are of no use any more.
+        Returns the keys and tickets that are of no further use.
         """
         if self._tickets.get(key) is not ticket:
             return [(key, ticket)]
@@ -220,8 +222,8 @@ class ItemTemplate:
         self.parameter = names[0]
         stars = _STARS.get(parameters[self.parameter].kind)
         if stars is not None:
-            said = "the first parameter must be the list of items"
-            raise UsageError(f"{text!r}: {said}, not {stars}{self.parameter}")
+            message = "the first parameter must be the list of items"
+            raise UsageError(f"{text!r}: {message}, not {stars}{self.parameter}")
         self._place = list(parameters).index(self.parameter)
         self._item = _field_of_items(text, self._where, list(parameters), self.parameter)
         self._of_one = _of_one(function, self.parameter, self._item)
@@ -257,7 +259,7 @@ class ItemTemplate:
     def arguments(
         self, items: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The same call for other items."""
+        """The arguments of the call, for other items."""
         return self._with(self.parameter, items, args, kwargs)
 
     def _with(
@@ -274,8 +276,8 @@ def _field_of_items(text: str, where: str, parameters: list[str], listed: str) -
     if listed in roots_of(text):
         raise UsageError(f"{text!r}: name one item of {listed!r}, not the list: {{item}}")
     if len(unknown) != 1:
-        said = f"exactly one field must stand for an item of {listed!r}"
-        raise UsageError(f"{text!r}: {said} of {where}(), and be no parameter; found {unknown}")
+        message = f"exactly one field must stand for an item of {listed!r}"
+        raise UsageError(f"{text!r}: {message} of {where}(), and be no parameter; found {unknown}")
     return unknown[0]
 
 
@@ -295,15 +297,15 @@ def _of_one(function: Callable[..., Any], listed: str, item: str) -> Callable[..
 
 
 DAY = 86_400.0
-"""For how long a delete is still delivered after an outage, where nobody knows the ttl."""
+"""For how long a delete is still delivered after an outage, if the ttl is not known."""
 MARK_LIFE = 3600.0
-"""How long a mark may stand where a leader died; it is in nobody's way."""
+"""How long a mark may stand where a leader died; it blocks no caller."""
 
 # A lease or a running claim (see `token_maker` and `running_record`), or what a claim left behind.
 _LEASE = re.compile(rb"[0-9a-f]{16,}-[0-9a-f]+[@ ]|dibs1 done ")
 _MOST_KEYS = 10_000
 """Keys whose place in the store is remembered for each function; working it out is not cheap."""
-HELD = "a lease or a claim holds this key; a cached value needs a key of its own"
+HELD = "a lease or a claim holds this key; a cached value needs another key"
 
 
 class CacheKeys:
@@ -400,17 +402,17 @@ class Reading(NamedTuple):
     """How long its load took."""
     won: bool = False
     made_at: float = 0.0
-    """When it was loaded, in seconds since the epoch, by the clock of whoever loaded it."""
+    """When it was loaded, in seconds since the epoch, by the clock of its process."""
     head: bytes = b""
     """outdated: the line about it, by which it is known again."""
     resting: bool = False
-    """A load has just failed, and nobody tries again for a while."""
+    """A load has just failed, and no process tries again for a while."""
     lock: bytes = b""
     """won: the lock, as the server has it. Only the execution that took it knows it."""
 
 
 def is_served(reading: Reading, options: CacheOptions) -> bool:
-    """True: the value is fresh, or old where nobody waits for a fresh one."""
+    """True: the value is fresh, or old where callers do not wait for a fresh one."""
     is_old = reading.state == "stale" and (reading.resting or not options.stale_after)
     return reading.state == "fresh" or is_old
 
@@ -421,7 +423,7 @@ class LoadClaim(NamedTuple):
     request: LoadRequest
     token: bytes
     reading: Reading
-    """What was there."""
+    """What the claim has read."""
 
     @property
     def lock(self) -> bytes:
@@ -441,10 +443,10 @@ class LoadAnswer(NamedTuple):
 
 def answer_in(result: Any, key: bytes) -> LoadAnswer | None:
     """What a flight found for *key*; None: nothing, ask again. What its load raised for it."""
-    found = result if isinstance(result, LoadAnswer) else result.get(key)
-    if isinstance(found, Exception):
-        raise found
-    return found
+    answer = result if isinstance(result, LoadAnswer) else result.get(key)
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 # ---- when
@@ -644,19 +646,19 @@ def read_lock(reply: list[Reply], options: CacheOptions, versions: Versions = UN
 
 
 def store_request(keys: CacheKeys, lock: bytes, data: bytes, life: float) -> Request:
-    """Keep the result, if the lock is still ours and nobody deleted the value meanwhile."""
+    """Store the result, if the lock is still ours and the value was not deleted meanwhile."""
     args = (lock, data, max(round(life * 1000), 1))
     return Request(run_script("cache_store", [keys.key, keys.lock], *args), 1, keys.key)
 
 
 def put_request(keys: CacheKeys, data: bytes, life: float) -> Request:
-    """Keep a value that was not loaded, in place of what is there and of a load under way."""
+    """Store a value that was not loaded, in place of the old one and of a load under way."""
     args = (data, max(round(life * 1000), 1))
     return Request(run_script("cache_put", [keys.key, keys.lock], *args), 1, keys.key)
 
 
 def unlock_request(keys: CacheKeys, token: bytes, until: float, rest: float = 0.0) -> Request:
-    """The load came to nothing: let somebody else try. *rest*: not for so many seconds."""
+    """The load failed: let another process try, after *rest* seconds."""
     args = (token, loading_mark(token), round(rest * 1000))
     script = run_whole_script("cache_unlock", [keys.key, keys.lock], *args)
     return Request(script, 1, keys.key, until)

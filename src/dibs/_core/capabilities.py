@@ -20,6 +20,7 @@ SCRIPTS = (
     "hold_permit",
     "hold_permit_extend",
     "hold_permit_peek",
+    "hold_permit_resume",
     "cache_lock",
     "cache_put",
     "cache_store",
@@ -41,7 +42,7 @@ class Engine:
     set_nx_get: bool
     compare_delete: Literal["DELEX", "DELIFEQ", "LUA"]
     tracking: bool = True
-    """CLIENT TRACKING is there; else whoever waits has to poll."""
+    """The server has CLIENT TRACKING; without it, waiters poll."""
     whole_scripts: bool = False
     """Only EVAL is to be used, never EVALSHA."""
     refused: frozenset[str] = frozenset()
@@ -89,7 +90,7 @@ def run_script(name: str, keys: list[bytes], *args: bytes | int) -> bytes:
 
 
 def run_whole_script(name: str, keys: list[bytes], *args: bytes | int) -> bytes:
-    """The same with the script itself, for requests that nobody may be left to send again."""
+    """Run a script by its source, for requests that may have no caller to send them again."""
     return pack("EVAL", _source(name), len(keys), *keys, *args)
 
 
@@ -97,31 +98,31 @@ _BY_DIGEST = re.compile(rb"\*\d+\r\n\$7\r\nEVALSHA\r\n\$40\r\n([0-9a-f]{40})\r\n
 
 
 def with_scripts(request: Request) -> Request:
-    """The same request, with the script itself in place of its digest: the answer to a NOSCRIPT.
+    """*request* with the script itself in place of its digest: the answer to a NOSCRIPT.
 
     EVAL also makes the server remember the script, so the next EVALSHA is understood. SCRIPT LOAD
     is never needed: many proxies and services refuse it.
     """
-    found = _BY_DIGEST.match(request.payload)
-    name = None if found is None else _names().get(found.group(1))
-    if found is None or name is None:
+    match = _BY_DIGEST.match(request.payload)
+    name = None if match is None else _names().get(match.group(1))
+    if match is None or name is None:
         return request
     source = _source(name)
     words = request.payload[: request.payload.index(b"\r\n") + 2]
     head = b"%b$4\r\nEVAL\r\n$%d\r\n%b\r\n" % (words, len(source), source)
-    payload = head + request.payload[found.end() :]
+    payload = head + request.payload[match.end() :]
     return Request(payload, request.replies, request.key, request.until)
 
 
 def with_scripts_once(requests: list[Request]) -> list[Request]:
-    """The same requests, each script in the first one that needs it: for one write to a server."""
+    """*requests*, each script in the first one that needs it: for one write to a server."""
     sent: set[bytes] = set()
     whole: list[Request] = []
     for request in requests:
-        found = _BY_DIGEST.match(request.payload)
-        is_first = found is not None and found.group(1) not in sent
-        if found is not None:
-            sent.add(found.group(1))
+        match = _BY_DIGEST.match(request.payload)
+        is_first = match is not None and match.group(1) not in sent
+        if match is not None:
+            sent.add(match.group(1))
         whole.append(with_scripts(request) if is_first else request)
     return whole
 
@@ -152,11 +153,11 @@ class ScriptMemory:
 
     def lacks(self, request: Request, error: ErrorReply, now: float) -> bool:
         """True: the server does not know the script, or no EVALSHA: send it whole."""
-        found = _BY_DIGEST.match(request.payload)
-        if found is None:
+        match = _BY_DIGEST.match(request.payload)
+        if match is None:
             return False
         if error.code == "NOSCRIPT":
-            self._missed(found.group(1), now)
+            self._missed(match.group(1), now)
             return True
         if "evalsha" in str(error).partition(", with args")[0].lower():
             self.whole_until = now + self.LASTS
@@ -178,7 +179,7 @@ _LACKING = ("err unknown command", "err syntax error")
 
 
 def by_script(request: Request, error: ErrorReply) -> Request | None:
-    """The same request by a script. None: *error* is another one, or there is no script for it.
+    """*request* by a script. None: *error* is another one, or there is no script for it.
 
     Its replies are read as those of *request*. Both may have been executed: that is harmless.
     """
@@ -206,7 +207,7 @@ def _script_for(words: list[bytes]) -> bytes | None:
             return None
 
 
-# GET is there for comparison: a service that knows no GET says nothing. EXPIRETIME came
+# GET is for comparison: a service that knows no GET says nothing. EXPIRETIME came
 # with 7.0, like SET NX GET. In both cases of letters: some servers compare names exactly.
 _MARKS = ("GET", "EXPIRETIME", "DELEX", "DELIFEQ")
 _NAMES = [name for mark in _MARKS for name in (mark, mark.lower())]
@@ -214,7 +215,7 @@ _NAMES = [name for mark in _MARKS for name in (mark, mark.lower())]
 ASK = Request(pack("COMMAND", "INFO", *_NAMES), 1, b"")
 
 _PROBE = b"dibs:probe:5b0c1e2f7a93"
-"""A key that nobody has."""
+"""A key that does not exist."""
 # In small letters, unlike every request of ours, so that they can be seen in the traffic.
 _PROBES = {
     "GET": pack("get", _PROBE),
@@ -401,7 +402,7 @@ class Dialect(NamedTuple):
 
     protocol: int
     plain: bool = False
-    """Without a word that a proxy might not know: no HELLO, CLIENT or COMMAND."""
+    """Without a command that a proxy might not know: no HELLO, CLIENT or COMMAND."""
     again: bool = False
     """For the second time: the first one was closed."""
 
@@ -427,7 +428,7 @@ class Negotiation:
     """Connections in a row that are closed at a script: then the server permits none.
 
     Each of them follows two that were closed as well, and a pause: a server that restarts, or
-    somebody who ends connections in a loop, is not likely to do that at the same request each time.
+    a program that ends connections in a loop, is unlikely to hit the same request each time.
     """
 
     def __init__(self) -> None:
@@ -478,7 +479,7 @@ class Negotiation:
         return not self._has_worked and not self._has_no_alert
 
     def has_no_alert(self) -> None:
-        """The server gives no reason. Nobody waits for one again."""
+        """The server gives no reason. Do not wait for one again."""
         self._has_no_alert = True
 
     def may_end(self, now: float) -> bool:

@@ -114,7 +114,7 @@ class Absent(KeyError):
         self.name = name
 
     def as_unavailable(self) -> Unavailable:
-        """What whoever asked for this value alone gets."""
+        """The error for a caller of this one value."""
         why = cause_for("load_failed", "the loader returned no value for it")
         return Unavailable(why, self.name, KeyError.__name__)
 

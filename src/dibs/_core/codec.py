@@ -151,8 +151,8 @@ def _cannot_hold(error: Exception) -> UsageError:
     """What is wrong, without the value: an error of Unicode would print it."""
     if isinstance(error, UsageError):
         return error
-    said = type(error).__name__ if isinstance(error, UnicodeError | RecursionError) else error
-    return UsageError(f"JSON cannot encode this value ({said}); pass type= or codec=")
+    reason = type(error).__name__ if isinstance(error, UnicodeError | RecursionError) else error
+    return UsageError(f"JSON cannot encode this value ({reason}); pass type= or codec=")
 
 
 class BytesCodec:
@@ -224,7 +224,7 @@ def _check_json(plain: Any) -> None:
 
 
 class PickleCodec:
-    """Any Python object – and any code that whoever can write to the store wants to run here."""
+    """Any Python object – and any code of anyone who can write to the store."""
 
     name = "pickle"
     fingerprint = "-"
@@ -260,7 +260,7 @@ class Compressed:
 
 
 def packed(codec: Codec, value: Any, name: str) -> tuple[bytes, Any]:
-    """*value* as bytes, and as everybody gets it back. UsageError: it cannot be kept.
+    """*value* as bytes, and as callers get it back. UsageError: it cannot be kept.
 
     *name*: what the error calls the key.
     """
@@ -269,8 +269,8 @@ def packed(codec: Codec, value: Any, name: str) -> tuple[bytes, Any]:
     except UsageError as error:
         raise UsageError(f"{name}: {error}") from None
     except Exception as error:  # pickle, and whatever callers bring, raise what they like
-        said = f"{name}: {codec.name} cannot encode this value ({type(error).__name__})"
-        raise UsageError(f"{said}; pass type= or codec=") from error
+        message = f"{name}: {codec.name} cannot encode this value ({type(error).__name__})"
+        raise UsageError(f"{message}; pass type= or codec=") from error
 
 
 def _pack(codec: Codec, value: Any) -> tuple[bytes, Any]:

@@ -44,7 +44,7 @@ class Limits(NamedTuple):
 
 
 class Breaker:
-    """Closed: ask. Open: answer at once, without asking; somebody in the background looks."""
+    """Closed: ask. Open: answer at once, while a background task checks the server."""
 
     __slots__ = ("_since", "cause", "opened_at", "recoveries")
 
@@ -63,7 +63,7 @@ class Breaker:
 
     @property
     def state(self) -> str:
-        """ "closed"; "open"; or "half-open": asking again, and no answer has come yet."""
+        """One of "closed", "open", and "half-open": asking again, without an answer yet."""
         if self.opened_at is not None:
             return "open"
         return "closed" if self._since is None else "half-open"
@@ -91,7 +91,7 @@ class Breaker:
         if self._since is None:
             return None
         lasted = now - self._since
-        self.recoveries += 1  # before anybody asks again
+        self.recoveries += 1  # before the next request
         self._since = self.opened_at = None
         return lasted
 
@@ -112,23 +112,23 @@ SLICES = 16
 MOST_LOSSES = 6
 """How many connections may break under one and the same request before it is an outage.
 
-With three, somebody who ends all connections every 20 to 50 ms made outages. Not how many break in
-all: a proxy that restarts ends the connections of all threads at once.
+With three, a program that ends all connections every 20 to 50 ms made outages. Not how many break
+in all: a proxy that restarts ends the connections of all threads at once.
 """
 MOST_CLOSED = 8
 """How many attempts in a row may end with a closed connection before it is an outage."""
 _PAUSE = 0.005
 _BYTES_PER_SECOND = 50_000_000
-"""How fast a server processes a request at least. While it does, it answers nobody."""
+"""How fast a server processes a request at least. Meanwhile it answers no other."""
 MOST_UNDELIVERED = 10_000
-"""Requests in an outbox at most; the oldest go first, and their leases run out by themselves."""
+"""Requests in an outbox at most; the oldest go first, and their leases expire."""
 
 
 def pause_after(closed: int) -> float:
     """Seconds until the next attempt to open a connection, after *closed* of them were closed.
 
     All of them together are shorter than the default budget. They differ, so that they do not keep
-    step with somebody who ends connections at regular intervals.
+    step with a program that ends connections at regular intervals.
     """
     return _PAUSE * closed
 
@@ -165,7 +165,7 @@ class TimeLimit:
         return self.counted >= self._limit / 2 - self.slice / 2
 
     def reset(self, more: float = 0.0) -> None:
-        """Something came: the limit starts anew, *more* seconds longer than it was made."""
+        """Something came: the limit starts again, *more* seconds longer than it was made."""
         self.counted = 0.0
         self._limit = self._base + more
 
@@ -174,7 +174,7 @@ class TimeLimit:
 
 
 class Outbox:
-    """Requests that nobody waits for, but that must reach the server: releases, as a rule."""
+    """Requests without a waiter that must reach the server: releases, as a rule."""
 
     def __init__(self) -> None:
         self._requests: deque[Request] = deque(maxlen=MOST_UNDELIVERED)
@@ -199,8 +199,10 @@ class Outbox:
 
 
 def worth_repeating(request: Request, reply: Reply) -> Request | None:
-    """What is worth sending again after *reply*: the server could not do it now (BUSY, LOADING …),
-    or lacks the command, and is given a script. None: nothing."""
+    """Return what to send again after *reply*, or None.
+
+    The server could not do it now (BUSY, LOADING …), or lacks the command and gets a script.
+    """
     if not isinstance(reply, ErrorReply):
         return None
     return request if code_of_reply(str(reply)) is not None else by_script(request, reply)
@@ -212,22 +214,23 @@ def is_elsewhere(reply: Reply) -> bool:
 
 
 def unserved(requests: list[Request], reply: Any) -> tuple[list[Request], list[Request]]:
-    """What is to be sent again of *requests*, and what to another node, by the server's *reply* to
-    all of them together."""
+    """Return which of *requests* to send again, and which to another node.
+
+    *reply* is the server's answer to all of them together.
+    """
     replies: list[Reply] = reply if sum(each.replies for each in requests) > 1 else [reply]
     ends = itertools.accumulate(each.replies for each in requests)
     pairs = [(each, replies[end - 1]) for each, end in zip(requests, ends, strict=True)]
-    again = [worth_repeating(request, reply) for request, reply in pairs]
+    repeats = [worth_repeating(request, reply) for request, reply in pairs]
     elsewhere = [request for request, reply in pairs if is_elsewhere(reply)]
-    return [request for request in again if request is not None], elsewhere
+    return [request for request in repeats if request is not None], elsewhere
 
 
 # ---- one server
 
 
 class Circuit:
-    """What is known of one server: whether it is out, what must still be delivered to it, and
-    which connections it has to end first."""
+    """The state of one server: whether it is out, what is undelivered, which connections to end."""
 
     def __init__(self) -> None:
         self.breaker = Breaker()
@@ -251,7 +254,7 @@ class Next(enum.Enum):
     OPEN = enum.auto()
     """Open a connection, beside the current one if there is one."""
     TRIP = enum.auto()
-    """The server is out: nobody waits for it any more, and it is tried again in the background."""
+    """The server is out: callers no longer wait, and it is tried again in the background."""
     USE = enum.auto()
     """Use the new connection."""
     CLOSE = enum.auto()
@@ -276,7 +279,7 @@ class Attempt:
     def needs_new_connection(self) -> bool:
         """True: an idle connection was silent, or two have broken: no other one can be trusted.
 
-        A firewall that forgets idle connections forgets all of them, and tells nobody.
+        A firewall that forgets idle connections forgets all of them, silently.
         """
         return self.was_silent or self._losses > 1
 

@@ -18,7 +18,7 @@ Write = Callable[[Any], Any]
 Read = Callable[[Any], Any]
 
 NOTHING: Any = type(None)
-A_LIST: Any = list  # of Any: a type checker would take it for a list of nobody knows what
+A_LIST: Any = list  # of Any: a type checker would not know its items
 A_DICT: Any = dict
 A_TUPLE: Any = tuple
 NULL: frozenset[type] = frozenset({NOTHING})
@@ -110,8 +110,8 @@ def _check_text(keys: Iterable[object]) -> None:
     for key in keys:
         if not isinstance(key, str):
             name = type(key).__name__
-            said = f"a key of type {name} is read back as text"
-            raise ConversionError(f"{said}; annotate the type, such as dict[{name}, …]")
+            message = f"a key of type {name} is read back as text"
+            raise ConversionError(f"{message}; annotate the type, such as dict[{name}, …]")
 
 
 def _same(plain: Any) -> Any:
@@ -119,7 +119,7 @@ def _same(plain: Any) -> Any:
 
 
 class JsonValue:
-    """Stands for an annotation that nobody can resolve: what JSON alone gives back as it was."""
+    """Stands for an annotation that cannot be resolved: what JSON alone gives back as it was."""
 
 
 def _exact(value: Any) -> Any:
@@ -133,8 +133,10 @@ def _exact(value: Any) -> Any:
     elif kind is A_DICT and TEXT.issuperset(map(type, value)):
         parts = value.values()
     else:
-        said = f"{kind.__name__} is read back as another type"
-        raise ConversionError(f"{said}, and the return annotation cannot be resolved; pass type=")
+        message = f"{kind.__name__} is read back as another type"
+        raise ConversionError(
+            f"{message}, and the return annotation cannot be resolved; pass type="
+        )
     for part in parts:
         _exact(part)
     return value
@@ -347,8 +349,8 @@ def mapping(cls: type, key: Converter, item: Converter) -> Converter:
     def read(plain: Any) -> Any:
         if type(plain) is not A_DICT:
             raise conversion_error(plain, name)
-        found = {read_key(each): item.read(part) for each, part in plain.items()}
-        return found if cls is dict else make(found)
+        result = {read_key(each): item.read(part) for each, part in plain.items()}
+        return result if cls is dict else make(result)
 
     named = (f"{name}[{key.name}, {item.name}]", f"{name}[{key.text}, {item.text}]")
     return Converter(*named, write, read, DICT, frozenset({cls}), is_plain)

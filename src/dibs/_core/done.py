@@ -233,7 +233,7 @@ class DoneRecord(NamedTuple):
 
     key: str
     token: str
-    """Nobody else writes the same."""
+    """Unique for each submission."""
     fingerprint: str
     window_ms: int
 
@@ -301,11 +301,11 @@ def take(dialect: SqlDialect, record: DoneRecord) -> Generator[Statement, TableR
         parameters["lock"] = advisory_lock(record.key)
     rows = yield dialect.take, parameters
     if not rows:
-        found = yield from look(dialect, record.key)
-        if found is None:
+        row = yield from look(dialect, record.key)
+        if row is None:
             return ELSEWHERE
-        if dialect.has_returning or found.token != record.token:
-            return found
+        if dialect.has_returning or row.token != record.token:
+            return row
     if dialect.has_transaction_ids:
         return Ours(str(rows[0][0]))
     yield f"SAVEPOINT {_SAVEPOINT}", {}

@@ -5,7 +5,7 @@ One decision for submissions, jobs and fires; the caller does the I/O:
 1. `left_by`: how the body ended, and what was chosen for that → what is left.
 2. `first_write`, `next_write`: what is left, and what each write has met → the next write, or the
    `Verdict`. A key that is ours or free is written, another's is never touched; a result that
-   cannot be stored is replaced by *done*, which is not longer than the claim that is there.
+   cannot be stored is replaced by *done*, which is not longer than the stored claim.
 """
 
 from typing import Literal, NamedTuple
@@ -50,7 +50,7 @@ def left_by(
     work: Work = "submission",
     lost: bool = False,
 ) -> Left:
-    """What work leaves that ended so. *lost*: its lease had run out, by the local clock.
+    """What work leaves that ended so. *lost*: its lease had expired, by the local clock.
 
     A job or a fire whose lease was lost is not done, however it ended: another machine may have it.
     """
@@ -94,13 +94,13 @@ class ClaimRecord(NamedTuple):
 
 
 class RecordWrite(NamedTuple):
-    """One attempt to leave a record: in the place of the claim, or …"""
+    """One attempt to leave a record in the place of the claim."""
 
     left: Left
     free_until: int | None = None
-    """… also at a free key until then, in ms of the server's clock, 0: ask for the clock;"""
+    """Also at a free key, until then, in ms of the server's clock. 0: ask for the clock."""
     forced: bool = False
-    """… also on a server that is out of memory."""
+    """Also on a server that is out of memory."""
 
 
 class NoRoom(Outage):
@@ -122,13 +122,13 @@ class Met(NamedTuple):
 
 
 class EndingVerdict(NamedTuple):
-    """How it ended."""
+    """How a claim ended."""
 
     kind: Literal["completed", "late"]
     is_reduced: bool = False
     """*done* is stored in place of the result."""
     was_free: bool = False
-    """The lease had run out, and nobody had taken the key."""
+    """The lease had expired, and the key was free."""
 
     @property
     def code(self) -> str | None:
@@ -145,7 +145,7 @@ _RESULT, _DONE = RecordWrite("result"), RecordWrite("done")
 
 
 def first_write(record: ClaimRecord) -> RecordWrite:
-    """The usual one."""
+    """The result, or *done* if there is none or it is too large."""
     return _RESULT if 0 < len(record.result) <= LARGEST_RESULT else _DONE
 
 
@@ -180,7 +180,7 @@ def write_request(
     value: bytes,
     deadline: float,
 ) -> Request:
-    """*write* of *value* as a request. *deadline*: when the lease ends by itself."""
+    """*write* of *value* as a request. *deadline*: when the lease expires."""
     if write.free_until is None and not write.forced:
         until = deadline if len(value) <= MOST_KEPT else 0.0
         return complete_request(engine, key, record.claim, value, record.ms, until)
@@ -198,7 +198,7 @@ def read_write(record: ClaimRecord, value: bytes, reply: Reply) -> Met:
 
 
 class DoneRequest(Request):
-    """*done* alone, at a key that is ours or free: for when nobody can be asked what is there.
+    """*done* alone, at a key that is ours or free, for when the key cannot be read.
 
     It lasts until *until*, whenever it is delivered.
     """
@@ -211,7 +211,7 @@ class DoneRequest(Request):
         self._record = record
 
     def at(self, now: float) -> Request:
-        """The same with the time that is left."""
+        """The request, with the time that is left at *now*."""
         left = self._record._replace(ms=milliseconds(self.until - now))
         return DoneRequest(self.key, left, self.until)
 

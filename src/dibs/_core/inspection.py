@@ -51,7 +51,7 @@ class Fire(NamedTuple):
     holder: str
     """Who ran it."""
     outcome: str
-    """finished, skipped (nobody ran it), or failed:<type of the exception>."""
+    """finished, skipped (it was not run), or failed:<type of the exception>."""
     delay: float
     """How long after `at` it was run, in seconds."""
     took: float
@@ -117,7 +117,7 @@ def shorten(key: str) -> str:
     """A key without what may be personal: `order:42:7` → `order:~1f0c2a9b`.
 
     What stands before its first colon stays; the digits are the same for the same key. They hide
-    it from a glance, not from somebody who tries out keys.
+    it from a glance, not from a reader who tries out keys.
     """
     head, colon, rest = key.partition(":")
     digits = hashlib.sha256((rest if colon else key).encode(errors="replace")).hexdigest()[:8]
@@ -142,22 +142,22 @@ def token_hint(value: bytes) -> str | None:
     A claim that is done has another one than while it ran: who wants to free a claim that hangs
     does not mean the record of one that was completed meanwhile.
     """
-    found = _SECRET.match(value)
-    if found is None:
+    match = _SECRET.match(value)
+    if match is None:
         return None
-    process, _, number = found[1].decode().partition("-")
+    process, _, number = match[1].decode().partition("-")
     return f"{process[:6]}-{number}{DONE if value.startswith(b'dibs1 done ') else ''}"
 
 
 def foreign_hint(value: bytes) -> str | None:
-    """The same for a short value that dibs did not write: it counts as held all the same."""
+    """The hint of a short value that dibs did not write: it counts as held all the same."""
     return None if len(value) >= HEAD else f"#{hashlib.sha256(value).hexdigest()[:8]}"
 
 
 def proof_in(value: bytes) -> tuple[bytes, bytes] | None:
     """The secret of a holding, and how its value begins; None: the key is not held by dibs."""
-    found = _SECRET.match(value)
-    return None if found is None else (found[1], found[0])
+    match = _SECRET.match(value)
+    return None if match is None else (match[1], match[0])
 
 
 # ---- what a key is
@@ -245,14 +245,14 @@ def _schedule(key: str, head: bytes, now: float) -> KeyInfo:
 def _fires(values: list[Reply], now: float) -> tuple[Fire, ...]:
     """Records of fires, the latest first; those of an older version say less."""
     records = [read_fire(each) for each in values if isinstance(each, bytes)]
-    found = sorted([each for each in records if each is not None and each.run], reverse=True)
+    fires = sorted([each for each in records if each is not None and each.run], reverse=True)
     return tuple([
         Fire(
             each.fire / 1000, each.run.holder, each.run.outcome,
             max(each.run.began - each.fire, 0) / 1000, each.run.took_ms / 1000,
             _age(each.fire / 1000, now),
         )
-        for each in found
+        for each in fires
         if each.run is not None
     ])  # fmt: skip
 
@@ -274,8 +274,8 @@ def _framed(key: str, head: bytes, now: float) -> KeyInfo:
     """What a claim left behind, a cached value, or the mark of a load that is under way."""
     if head.startswith(b"dibs1 done "):
         claim = read_record(head, 0.0)
-        made = unframe(claim.result)
-        age = None if made is None else _age(made.made_at, now)
+        frame = unframe(claim.result)
+        age = None if frame is None else _age(frame.made_at, now)
         return KeyInfo(key, "done", "done", age=age, token_hint=token_hint(head), note=claim.note)
     if head.startswith(b"dibs1 rate "):
         return KeyInfo(key, "rate", "counting")
@@ -285,10 +285,8 @@ def _framed(key: str, head: bytes, now: float) -> KeyInfo:
         loading = holder_in(mark[len(MARK) :].strip().partition(b" ")[0]) or "?"
     value = unframe(head)
     if value is None:
-        found = KeyInfo(key, "cached", "loading", loading=loading)
-        return (
-            found if loading else KeyInfo(key, "foreign", "string", token_hint=foreign_hint(head))
-        )
+        info = KeyInfo(key, "cached", "loading", loading=loading)
+        return info if loading else KeyInfo(key, "foreign", "string", token_hint=foreign_hint(head))
     state = "loading" if loading else "failed" if value.codec == FAILURE else "value"
     age, took = _age(value.made_at, now), value.took if math.isfinite(value.took) else None
     return KeyInfo(key, "cached", state, age=age, loading=loading, took=took)
@@ -296,13 +294,13 @@ def _framed(key: str, head: bytes, now: float) -> KeyInfo:
 
 def _permits(members: list[Reply], now: float) -> tuple[Permit, ...]:
     """The permits of a sorted set; none: it is not one of ours."""
-    found: list[Permit] = []
+    permits: list[Permit] = []
     for member, score in _pairs(members):
         hint = token_hint(member)
         if hint is None or not math.isfinite(score):
             return ()
-        found.append(Permit(holder_in(member), max(score / 1000 - now, 0.0), hint))
-    return tuple(found)
+        permits.append(Permit(holder_in(member), max(score / 1000 - now, 0.0), hint))
+    return tuple(permits)
 
 
 def _pairs(members: list[Reply]) -> list[tuple[bytes, float]]:
@@ -377,7 +375,7 @@ class ServerInfo(NamedTuple):
 
 
 def pattern_for(namespace: str, pattern: str) -> bytes:
-    """What SCAN matches: *pattern* behind the namespace, in which nothing is special."""
+    """What SCAN matches: *pattern* after the namespace, in which nothing is special."""
     if not is_text(pattern):
         raise UsageError("a pattern must be valid Unicode; this one has a lone surrogate")
     return (exactly(namespace) + pattern).encode()
@@ -449,8 +447,10 @@ def length_request(key: bytes) -> Request:
 
 
 def companions_request(namespace: str, key: bytes) -> Request:
-    """What lives beside a key: its fence, the lock of its load, who waits, what a schedule has
-    run; and the server's clock."""
+    """Reads the keys beside a key, and the server's clock.
+
+    They are its fence, the lock of its load, its waiters, and what a schedule has run.
+    """
     fence, lock = companion_key(f"{namespace}fence:".encode(), key), load_lock_key(namespace, key)
     words = pack("TIME") + pack("GETRANGE", fence, 0, 31) + pack("GETRANGE", lock, 0, HEAD - 1)
     records = pack("ZRANGE", records_key(f"{namespace}fires:".encode(), key), 0, -1)
@@ -461,7 +461,7 @@ def companions_request(namespace: str, key: bytes) -> Request:
 
 
 ReleaseOutcome = Literal["released", "free", "other"]
-"""released · free: nobody had the key · other: somebody else has it than was said."""
+"""released · free: the key had no holder · other: it has another holder than given."""
 
 
 def named_secret(token: str) -> bytes:

@@ -34,7 +34,7 @@ _TIMES = (datetime.datetime, datetime.date, datetime.time)
 def fingerprint(payload: object, secret: bytes = b"") -> bytes:
     """32 hex digits that are the same for equal payloads, whatever the order of their keys.
 
-    With a *secret*, nobody without it can guess the payload from it. UsageError: a part of the
+    With a *secret*, the payload cannot be guessed without it. UsageError: a part of the
     payload is not data (a connection, a request, an open file …).
     """
     # No JSON begins with a ~, so bytes never equal the text, the number or the form they look like.
@@ -223,8 +223,8 @@ def expand(namespace: str, key: object) -> bytes:
     except UnicodeEncodeError:
         raise UsageError("a key must be valid Unicode; this one has a lone surrogate") from None
     if len(data) > LONGEST_KEY:
-        said = f"a key may have at most {LONGEST_KEY} bytes; this one has {len(data)}"
-        raise UsageError(f"{said}; {{field:hash}} in a template shortens a field")
+        message = f"a key may have at most {LONGEST_KEY} bytes; this one has {len(data)}"
+        raise UsageError(f"{message}; {{field:hash}} in a template shortens a field")
     return data
 
 
@@ -305,7 +305,7 @@ class Template:
 
     Different values of the fields make different keys: in every field but the last, the character
     that follows the field is percent-encoded, so that no value runs into the next one. Braces are
-    percent-encoded everywhere: what somebody types must not choose the cluster slot.
+    percent-encoded everywhere: what a user types must not choose the cluster slot.
     """
 
     def __init__(self, text: str, function: Callable[..., Any] | None = None) -> None:
@@ -330,10 +330,10 @@ class Template:
 
     def __call__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> str:
         """The key of this call. UsageError: a field is missing, None, empty or not plain."""
-        found = self._pick(*args, **kwargs)
+        values = self._pick(*args, **kwargs)
         words: list[str] = []
         for literal, place, separator, write in self._parts:
-            value = found[place]
+            value = values[place]
             words.append(literal)
             # Most text needs no quoting, and four searches here are quicker than two calls.
             is_direct = (
@@ -368,19 +368,19 @@ def _parse(text: str) -> list[_Piece]:
     if not isinstance(text, str) or not text:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError("a key template must be a non-empty string")
     try:
-        found = list(string.Formatter().parse(text))
+        parts = list(string.Formatter().parse(text))
     except ValueError as error:
         raise UsageError(f"{text!r} is not a key template: {error}") from None
     pieces: list[_Piece] = []
     before = ""
-    for literal, field, spec, conversion in found:
+    for literal, field, spec, conversion in parts:
         before += literal
         if field is None:
             continue
         path = tuple(field.split("."))
         if spec not in ("", "hash") or conversion or not all(word.isidentifier() for word in path):
-            said = "a field must be a parameter or a dotted path from one"
-            raise UsageError(f"{text!r}: {said}, optionally with :hash")
+            message = "a field must be a parameter or a dotted path from one"
+            raise UsageError(f"{text!r}: {message}, optionally with :hash")
         pieces.append(_Piece(before, path, spec == "hash"))
         before = ""
     return [*pieces, _Piece(before)] if before else pieces
@@ -456,11 +456,11 @@ def _checked_text(template: str, field: str, value: object) -> str:
         return str(value)
     text = None if value is None else plain_text(value)
     if value is None or text == "":
-        said = f"{template!r}: {field!r} is None or empty in this call"
-        raise UsageError(f"{said}; {{{field}:hash}} accepts every value")
+        message = f"{template!r}: {field!r} is None or empty in this call"
+        raise UsageError(f"{message}; {{{field}:hash}} accepts every value")
     if text is None:
-        said = f"a field must be {PLAIN_TYPES}, not {type(value).__name__}"
-        raise UsageError(f"{template!r}: {said}: write {{{field}.id}} or {{{field}:hash}}")
+        message = f"a field must be {PLAIN_TYPES}, not {type(value).__name__}"
+        raise UsageError(f"{template!r}: {message}: write {{{field}.id}} or {{{field}:hash}}")
     return text
 
 
@@ -478,9 +478,9 @@ class Fields:
 
     def __call__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> dict[str, object]:
         """The value of each path. UsageError: this call lacks one."""
-        found = dict(zip(self._roots, self._pick(*args, **kwargs), strict=True))
+        values = dict(zip(self._roots, self._pick(*args, **kwargs), strict=True))
         try:
-            return {path: _walk(found[words[0]], words[1:]) for path, words in self._paths}
+            return {path: _walk(values[words[0]], words[1:]) for path, words in self._paths}
         except (AttributeError, KeyError, TypeError) as error:
             raise UsageError(f"payload: this call has no value for {error}") from None
 
@@ -515,8 +515,9 @@ def check_parameters(text: str, roots: list[str], function: Callable[..., Any]) 
 
 
 def check_ignored(text: str, function: Callable[..., Any], ignore: object) -> tuple[str, ...]:
-    """The parameters that are no part of the key on purpose. UsageError: *function* has no such
-    parameter, or the template has it as a field.
+    """Return the parameters that are left out of the key on purpose.
+
+    UsageError: *function* has no such parameter, or the template has it as a field.
     """
     names = checked_paths(ignore, "ignore")
     check_parameters(text, list(names), function)
@@ -527,8 +528,9 @@ def check_ignored(text: str, function: Callable[..., Any], ignore: object) -> tu
 
 
 def check_fields(text: str, function: Callable[..., Any], ignore: tuple[str, ...]) -> None:
-    """UsageError: the template has no field, so that all calls of *function* would share one value,
-    whatever their arguments. `self` and `cls` are none; *ignore* names others.
+    """UsageError: the template has no field, so all calls of *function* would share one value.
+
+    `self` and `cls` are no fields; *ignore* names others.
     """
     parameters = inspect.signature(function).parameters
     first = next(iter(parameters), None)

@@ -16,13 +16,16 @@ from .request import SIZE, ErrorReply, Reply, Request, pack
 
 FENCE_LIFE = 3600.0
 """How long a fence counter outlives its lease, in seconds."""
+_FENCE_MS = int(FENCE_LIFE * 1000)
 
 
 class Holding(NamedTuple):
-    """Somebody has the key: for how long still (seconds), and who, for people."""
+    """The holder of a key, and for how long it still holds it."""
 
     remaining: float
+    """Seconds; inf: the key has no ttl."""
     holder: str | None
+    """Host name and process id; None: not written by dibs."""
     note: str | None = None
     """What the holder of a running claim said about it."""
 
@@ -38,7 +41,7 @@ class HoldCall:
         self.text = text
         """As the caller wrote it."""
         self.given_name = given_name
-        """As the caller wants it called; None: nothing was said."""
+        """The name that the caller gave; None: none."""
         self.options = options
 
     @property
@@ -93,18 +96,18 @@ class LeaseState:
         self.guarded = True
         """False: the store was out and the policy let the caller through."""
         self.is_over = False
-        """Released, completed, dropped or (in a forked child) somebody else's."""
+        """Released, completed, dropped or (in a forked child) the parent's."""
         self.is_lost = False
         self.is_undelivered = False
         """The store was out when it was released."""
         self.is_kept = False
         """It was released, but its key stays taken for the rest of its `at_least`."""
         self.is_detached = False
-        """It was handed over: another process continues it, and nobody renews it until then."""
+        """It was handed over: another process continues it, and it is not renewed until then."""
 
     @property
     def is_lent(self) -> bool:
-        """Another process may continue it at any moment; it is kept alive here until then."""
+        """Another process may continue it at any moment; it is renewed here until then."""
         return self.is_detached and not self.is_over
 
     def is_lost_at(self, now: float) -> bool:
@@ -172,18 +175,18 @@ def _acquire_by_script(key: bytes, token: bytes, ttl_ms: int) -> Request:
 
 
 def fenced_request(key: bytes, prefix: bytes, token: bytes, ttl_ms: int) -> Request:
-    """The same, with a fence that is greater than every earlier one of this key.
+    """Acquire the key, with a fence that is greater than every earlier one.
 
     *prefix*: what the key that counts them begins with.
     """
-    life_ms = int(FENCE_LIFE * 1000)
+    life_ms = _FENCE_MS
     fence_key = companion_key(prefix, key)
     script = run_script("hold_acquire_fenced", [key, fence_key], token, ttl_ms, life_ms)
     return Request(script + pack("PTTL", key), 2, key)
 
 
 def read_acquire(replies: list[Reply], token: bytes) -> Won | Holding:
-    """Ours (free, or our own token: a repeated request), or somebody's, and for how long."""
+    """Ours (free, or our own token: a repeated request), or another's, and for how long."""
     value, pttl = replies
     if value is None:
         return WON
@@ -224,7 +227,7 @@ class SetExpiry(Request):
         self._ms = ms
 
     def by_script(self, engine: Engine | None) -> Request | None:
-        """The same by script. None: this user may not run any."""
+        """Extend it by script. None: this user may not run any."""
         if engine is None or "EVAL" in engine.refused:
             return None
         script = run_whole_script("hold_extend", [self.key], self._token, self._ms, b"1")
@@ -242,7 +245,7 @@ _DELIFEQ = b"*3\r\n$7\r\nDELIFEQ\r\n"
 
 
 def release_request(engine: Engine, key: bytes, token: bytes, until: float) -> Request:
-    """Give the key back, if it is still ours; worth delivering until the lease ends by itself.
+    """Give the key back, if it is still ours; worth delivering until the lease expires.
 
     The reply is 1: given back; anything else: it was not (or no longer) ours.
     """
@@ -281,7 +284,7 @@ def peek_request(key: bytes) -> Request:
 
 
 def read_peek(replies: list[Reply]) -> Holding | None:
-    """Somebody, or nobody."""
+    """The holder; None: the key is free."""
     value, pttl = replies
     return None if value is None else _holding(value, pttl)
 
@@ -290,7 +293,7 @@ def read_peek(replies: list[Reply]) -> Holding | None:
 
 
 def token_maker(prefix: bytes, holder: bytes, first: int = 1) -> Callable[[], bytes]:
-    """What makes proofs of ownership: unique by prefix and number; behind the @ who, for people."""
+    """What makes proofs of ownership: unique by prefix and number; after the @ the holder."""
     template = b"%b-%%x@%b" % (prefix, holder.replace(b"%", b"%%"))
     return map(template.__mod__, count(first)).__next__  # no Python code runs for each
 
@@ -299,9 +302,9 @@ _SECRET = re.compile(rb"[^ @]*")
 
 
 def secret_of(value: bytes) -> bytes:
-    """The part of a value that nobody else has: a token up to the @, or a record's first word."""
-    found = _SECRET.match(value)
-    return b"" if found is None else found[0]
+    """The unique part of a value: a token up to the @, or a record's first word."""
+    match = _SECRET.match(value)
+    return b"" if match is None else match[0]
 
 
 class ValueParts(NamedTuple):
@@ -327,7 +330,7 @@ def parts_of(value: bytes) -> ValueParts:
 
 
 def _holding(value: Reply, pttl: Reply) -> Holding:
-    # PTTL: -2 gone meanwhile, -1 somebody set it without a ttl (not one of ours).
+    # PTTL: -2 gone meanwhile, -1 another program set it without a ttl.
     left = pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else math.inf if pttl == -1 else 0.0
     return Holding(left, holder_in(value), note_in(value))
 
@@ -352,7 +355,7 @@ def note_in(value: Reply) -> str | None:
 
 
 def store_is_out(error: ErrorReply) -> str | None:
-    """The code of the cause, where the server is there but cannot serve: the outage policy decides.
+    """The code of the cause, where the server answers but cannot serve: the policy decides.
 
     None: the request was a mistake. Asking again cannot help.
     """
@@ -387,8 +390,8 @@ def mistake(error: ErrorReply) -> UsageError:
     if error.code in ("NOAUTH", "WRONGPASS"):
         return UsageError("the server refused the credentials; check user and password in the URL")
     if error.code == "NOPERM" or any(words in text for words in _DENIED):
-        found = _COMMAND.search(text)
-        what = f"run {found.group(1).upper()}" if found else "do it"
+        match = _COMMAND.search(text)
+        what = f"run {match.group(1).upper()}" if match else "do it"
         return UsageError(f"the ACL of this user does not permit it to {what}")
     # What follows may quote the request, and with it the key.
     words = text.partition(", with args")[0]
@@ -419,7 +422,7 @@ def permit_request(call: HoldCall, token: bytes) -> Request:
     limit = options.limit or 1
     if options.fence_prefix is not None:
         keys = [key, companion_key(options.fence_prefix, key), fences_key(options, key)]
-        words = (token, options.ttl_ms, limit, int(FENCE_LIFE * 1000))
+        words = (token, options.ttl_ms, limit, _FENCE_MS)
         return Request(run_script("hold_permit", keys, *words) + pack("PTTL", key), 2, key)
     size = SIZE[len(key)]
     head, tail = _around(options.ttl_ms, limit)
@@ -435,7 +438,7 @@ def fences_key(options: HoldOptions, key: bytes) -> bytes:
 
 @functools.lru_cache(maxsize=256)
 def _around(ttl_ms: int, limit: int) -> tuple[bytes, bytes]:
-    """What stands before the key and behind the token: the same for every key.
+    """What stands before the key and after the token: the same for every key.
 
     The PTTL at the end makes it two replies, as for every acquire; the first says everything.
     """
@@ -454,9 +457,9 @@ def read_permit(replies: list[Reply], token: bytes) -> Won | AllTaken:
         return Won(reply)
     assert isinstance(reply, list)
     first, left, greatest = reply
-    taken = AllTaken(_seconds(left), holder_in(first))
-    taken.greatest = greatest if isinstance(greatest, bytes) else b""
-    return taken
+    refusal = AllTaken(_seconds(left), holder_in(first))
+    refusal.greatest = greatest if isinstance(greatest, bytes) else b""
+    return refusal
 
 
 def count_request(key: bytes) -> Request:
@@ -507,7 +510,7 @@ def peek_permits(key: bytes) -> Request:
 
 
 def read_peek_permits(reply: Reply) -> Holding | None:
-    """Who has it and for how long, or nobody."""
+    """The holder; None: the key is free."""
     if not isinstance(reply, list):
         return None
     token, left = reply
@@ -548,12 +551,12 @@ def token_for(verb: Verb, secret: bytes) -> str:
 
 def secret_in(verb: Verb, token: object) -> bytes:
     """The secret in *token*. UsageError: it was not made by `detach` of the same verb."""
-    found = _TOKEN.fullmatch(token) if isinstance(token, str) else None
-    if found is None:
+    match = _TOKEN.fullmatch(token) if isinstance(token, str) else None
+    if match is None:
         raise UsageError(f"token must be what detach() returned, not {type(token).__name__}")
-    if found[1] != verb:
-        raise UsageError(f"this is the token of a {found[1]}; continue it with {found[1]}()")
-    return found[2].encode()
+    if match[1] != verb:
+        raise UsageError(f"this is the token of a {match[1]}; continue it with {match[1]}()")
+    return match[2].encode()
 
 
 def with_secret_of(token: bytes, value: bytes) -> bytes:
@@ -564,7 +567,7 @@ def with_secret_of(token: bytes, value: bytes) -> bytes:
 def lend(lease: LeaseState, verb: Verb) -> str:
     """The token with which another process may continue it from now on.
 
-    Until then, or until it is detached, it is kept alive here: if this process dies before the
+    Until then, or until it is detached, it is renewed here: if this process dies before the
     token is delivered, the key is free after one ttl.
     """
     lease.is_detached = True
@@ -577,10 +580,12 @@ def lend(lease: LeaseState, verb: Verb) -> str:
 
 def resume_request(key: bytes, options: HoldOptions, secret: bytes, token: bytes) -> Request:
     """Continue what *secret* was made for, under *token*, if the key still has that secret."""
+    if options.limit is not None:
+        return _take_permit(key, options, secret, token)
     new, holder, _ = parts_of(token)
     keys, life_ms = [key], 0
     if options.fence_prefix is not None:
-        keys, life_ms = [key, companion_key(options.fence_prefix, key)], int(FENCE_LIFE * 1000)
+        keys, life_ms = [key, companion_key(options.fence_prefix, key)], _FENCE_MS
     words = (secret, new, holder or b"", options.ttl_ms, life_ms)
     return Request(run_script("hold_resume", keys, *words), 1, key)
 
@@ -588,14 +593,48 @@ def resume_request(key: bytes, options: HoldOptions, secret: bytes, token: bytes
 def hand_back_request(key: bytes, options: HoldOptions, secret: bytes, token: bytes) -> Request:
     """Undo a `resume_request` whose outcome is not known: *secret* can be continued again."""
     new, holder, _ = parts_of(token)
+    if options.limit is not None:
+        words = (new, detached_permit(secret), b"", options.ttl_ms, 0, b"undo")
+        return Request(run_whole_script("hold_permit_resume", [key], *words), 1, key, math.inf)
     words = (new, secret, holder or b"", options.ttl_ms, 0, b"undo")
     return Request(run_whole_script("hold_resume", [key], *words), 1, key, math.inf)
+
+
+_DETACHED = b"detached"
+"""In place of the holder of a permit that was handed over, so that a secret is all of its token."""
+
+
+def give_permit_request(lease: LeaseState, secret: bytes, ttl_ms: int, until: float) -> Request:
+    """Let *secret* continue a permit, for *ttl_ms*: see `read_resume`."""
+    key, words = lease.call.key, (lease.token, secret, _DETACHED, ttl_ms, 0, b"give")
+    return Request(run_whole_script("hold_permit_resume", [key], *words), 1, key, until)
+
+
+def keep_permit_request(lease: LeaseState, secret: bytes) -> Request:
+    """Undo a `give_permit_request` whose outcome is not known."""
+    key, ttl_ms = lease.call.key, lease.call.options.ttl_ms
+    words = (secret, lease.token, b"", ttl_ms, 0, b"undo")
+    return Request(run_whole_script("hold_permit_resume", [key], *words), 1, key, lease.deadline)
+
+
+def detached_permit(secret: bytes) -> bytes:
+    """The token of a permit that *secret* continues."""
+    return secret + b"@" + _DETACHED
+
+
+def _take_permit(key: bytes, options: HoldOptions, secret: bytes, token: bytes) -> Request:
+    new, holder, _ = parts_of(token)
+    keys, life_ms, prefix = [key], 0, options.fence_prefix
+    if prefix is not None:
+        keys, life_ms = [key, companion_key(prefix, key), fences_key(options, key)], _FENCE_MS
+    words = (detached_permit(secret), new, holder or b"", options.ttl_ms, life_ms, b"take")
+    return Request(run_script("hold_permit_resume", keys, *words), 1, key)
 
 
 def settle_request(key: bytes, secret: bytes, token: bytes, ms: int) -> Request:
     """Keep what *secret* was made for *ms* longer, and no more: its work was done in an outage.
 
-    If nobody has continued it. It is delivered when the store is back.
+    Unless it was continued. It is delivered when the store is back.
     """
     new, _, holder = token.partition(b"@")
     words = (secret, new, holder, ms, 0)
@@ -603,7 +642,7 @@ def settle_request(key: bytes, secret: bytes, token: bytes, ms: int) -> Request:
 
 
 def read_resume(reply: list[Reply], options: HoldOptions) -> Resumed | HeldElsewhere:
-    """Continued, or what is there instead."""
+    """The continued lease, or who holds the key instead."""
     value, is_ours, number = reply
     data = value if isinstance(value, bytes) else None
     if data is not None and is_ours:

@@ -33,7 +33,7 @@ from .request import (
 
 
 class Redelivery:
-    """Waits for a request that nobody else waits for, and has it sent again if need be."""
+    """Waits for a request that has no caller, and has it sent again if need be."""
 
     __slots__ = ("_request", "_send_again", "_send_on")
 
@@ -54,9 +54,9 @@ class Redelivery:
 
     def set_result(self, result: Any, /) -> None:
         """The server answered."""
-        again = worth_repeating(self._request, result)
-        if again is not None:
-            self._send_again(again)
+        repeat = worth_repeating(self._request, result)
+        if repeat is not None:
+            self._send_again(repeat)
         elif self._send_on is not None and is_elsewhere(result):
             self._send_on(self._request)
 

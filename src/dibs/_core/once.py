@@ -30,7 +30,7 @@ _RUNNING = re.compile(rb"([^ @]+) ([0-9a-f]{32}|-) ([0-9a-f]{1,12})@")
 
 
 class ExistingClaim(NamedTuple):
-    """Somebody was first."""
+    """The key was claimed before."""
 
     state: State
     left: float
@@ -53,13 +53,13 @@ class Replay(NamedTuple):
 
 
 def running_record(token: bytes, fingerprint: bytes, now: float, note: bytes = b"") -> bytes:
-    """The value of a running claim; nobody else ever writes the same. *now*: the wall clock."""
+    """The value of a running claim, which is unique. *now*: the wall clock."""
     secret, holder, _ = parts_of(token)
     return b"%b %b %x@%b%b" % (secret, fingerprint, int(now * 1000), holder or b"", note)
 
 
 def with_note(running: bytes, note: bytes) -> bytes:
-    """The same record with another *note*."""
+    """The record *running* with another *note*."""
     return running.partition(b"\n")[0] + note
 
 
@@ -92,17 +92,17 @@ def framed(options: ClaimOptions, value: Any, now: float, took: float) -> bytes:
     except UsageError:
         raise
     except Exception as error:  # pickle, and whatever callers bring, raise what they like
-        said = f"{codec.name} cannot encode this result ({type(error).__name__})"
-        raise UsageError(f"{said}; pass type= or codec=") from error
+        message = f"{codec.name} cannot encode this result ({type(error).__name__})"
+        raise UsageError(f"{message}; pass type= or codec=") from error
     return frame(codec.name, codec.fingerprint, now, took, data)
 
 
 def _words(running: bytes) -> tuple[bytes, bytes, float]:
     """Token, fingerprint and time of a running claim; a plain lease or a foreign value has none."""
-    found = _RUNNING.match(running)
-    if found is None:
+    match = _RUNNING.match(running)
+    if match is None:
         return running, NO_PAYLOAD, 0.0
-    secret, fingerprint, since = found.groups()
+    secret, fingerprint, since = match.groups()
     return secret, fingerprint, int(since, 16) / 1000
 
 
@@ -110,7 +110,7 @@ def _words(running: bytes) -> tuple[bytes, bytes, float]:
 
 
 def read_claim(replies: list[Reply], record: bytes) -> Won | ExistingClaim:
-    """Ours (free, or our own record: a repeated request), or what somebody left there."""
+    """Ours (free, or our own record: a repeated request), or the existing claim."""
     value, pttl = replies
     if value is None or value == record:
         return WON
@@ -135,7 +135,7 @@ def fingerprint_in(running: bytes) -> bytes:
 
 
 def since_in(running: bytes) -> float:
-    """When a running claim was claimed, by the wall clock of whoever claimed it; 0: not known."""
+    """When a running claim was claimed, by the wall clock of its process; 0: not known."""
     return _words(running)[2]
 
 
@@ -159,8 +159,9 @@ def answer_duplicate(
 
 
 def _retry_after(options: ClaimOptions, found: ExistingClaim) -> float:
-    """When another try makes sense: a running claim that will leave its key behind is in the way
-    for a window after its end.
+    """When another attempt makes sense.
+
+    A running claim that will leave its key behind is in the way for a window after its end.
     """
     if found.state == "done" or options.after != "hold" or not found.since:
         return found.left
@@ -183,6 +184,6 @@ def complete_request(
 
 
 def read_complete(reply: Reply, record: bytes, left: bytes) -> bool:
-    """True: *left* is there now. False: the claim was lost before."""
+    """True: *left* is stored. False: the claim was lost before."""
     # An old value that equals what we leave: the request was repeated, and the first one did it.
     return reply in (1, record, left)

@@ -40,16 +40,16 @@ class Settings:
         return "open" if self.is_disabled else policy
 
     def never_disabled(self) -> "Settings":
-        """The same for leaders and schedules: "closed" stays, also where dibs is disabled."""
+        """The settings for leaders and schedules: "closed" stays, also if dibs is disabled."""
         return Settings(self.namespace, self.on_outage)
 
 
 def is_disabled(setting: str) -> bool:
     """What DIBS_DISABLED says. UsageError: it is neither yes nor no."""
-    said = setting.strip().lower()
-    if said in ("1", "true", "yes", "on"):
+    value = setting.strip().lower()
+    if value in ("1", "true", "yes", "on"):
         return True
-    if said in ("", "0", "false", "no", "off"):
+    if value in ("", "0", "false", "no", "off"):
         return False
     raise UsageError("DIBS_DISABLED must be 1 or 0 (or true, false, yes, no, on, off), or unset")
 
@@ -73,7 +73,7 @@ class TryHoldKeywords(TypedDict, total=False):
     """Maximum seconds to wait for the key; its release wakes the caller. 0: do not wait. inf: for
     ever."""
     limit: int | None
-    """How many may hold the key at once, each with a lease of its own. None: one."""
+    """How many may hold the key at once, each with a separate lease. None: one."""
     at_least: Seconds
     """How long the key stays taken after it was acquired, even if it is released earlier."""
     fence: bool
@@ -276,11 +276,11 @@ class Remembered(Generic[Made]):
     def _checked(self, **keywords: Any) -> Made:
         known, required = _keywords_of(self._verb)
         for name in keywords.keys() - known:
-            said = f"{self._verb.__qualname__}() got an unexpected keyword argument {name!r}"
-            raise TypeError(said)
+            message = f"{self._verb.__qualname__}() got an unexpected keyword argument {name!r}"
+            raise TypeError(message)
         for name in required - keywords.keys():
-            said = f"missing 1 required keyword-only argument: {name!r}"
-            raise TypeError(f"{self._verb.__qualname__}() {said}")
+            message = f"missing 1 required keyword-only argument: {name!r}"
+            raise TypeError(f"{self._verb.__qualname__}() {message}")
         return self._make(**keywords)
 
 
@@ -389,18 +389,18 @@ class CacheOptions:
         self.lock: Final = HoldOptions(
             settings, ttl=self.lock_ttl, renew=True, max_hold=most, on_outage=on_outage
         )
-        """How the lock of a load is held: kept alive, but not past the load's time."""
+        """How the lock of a load is held: renewed, but not past the load's time."""
 
     def kept(self, value: Any) -> float | None:
         """How long to keep *value*, before jitter; None: not at all. UsageError: `keep` is odd."""
         if self.keep is None:
             return self.ttl
-        said = self.keep(value)
-        if said is True:
+        answer = self.keep(value)
+        if answer is True:
             return self.ttl
-        if said is None or said is False:
+        if answer is None or answer is False:
             return None
-        return seconds(said, "what keep returns", zero=True) or None
+        return seconds(answer, "what keep returns", zero=True) or None
 
     def remembers(self, error: BaseException) -> float:
         """How long a load that failed so is remembered; 0: not at all."""
@@ -436,8 +436,10 @@ def template_first(verb: F) -> F:
     @functools.wraps(verb)
     def checked(client: Any, *args: Any, **options: Any) -> Any:
         if not args and "template" not in options:
-            said = f'the key template is the first argument: {verb.__name__}("menu:{{id}}", ttl=60)'
-            raise UsageError(said)
+            message = (
+                f'the key template is the first argument: {verb.__name__}("menu:{{id}}", ttl=60)'
+            )
+            raise UsageError(message)
         return verb(client, *args, **options)
 
     return cast("F", checked)

@@ -25,7 +25,7 @@ class Request:
         self.key = key
         """The key that all its commands are about; it decides the node of a cluster."""
         self.until = until
-        """If set: deliver it though nobody waits for the reply, until this (local) time."""
+        """If set: deliver it without a waiter for the reply, until this (local) time."""
 
     def at(self, now: float) -> "Request":
         """What is written of it at *now*, after an outage."""
@@ -37,7 +37,7 @@ class ErrorReply(Exception):
 
     @property
     def code(self) -> str:
-        """The first word of what the server said: WRONGTYPE, NOSCRIPT, MOVED, ERR …"""
+        """The first word of the server's message, such as WRONGTYPE, NOSCRIPT, MOVED or ERR."""
         return str(self).partition(" ")[0]
 
 
@@ -136,7 +136,7 @@ class Waiter(Protocol):
     """Who waits for a reply: an asyncio future, as a rule."""
 
     def done(self) -> bool:
-        """True: nobody waits any more."""
+        """True: the caller no longer waits."""
         ...
 
     def set_result(self, result: Any, /) -> None:
@@ -149,14 +149,14 @@ class Waiter(Protocol):
 
 
 Pending = tuple[Waiter | None, Request]
-"""A request without a reply yet: who waits for it (None: nobody), and what it is.
+"""A request without a reply yet: its waiter, or None, and the request itself.
 
 A bare tuple, because two are made for every lease.
 """
 
 
 def is_wanted(pending: Pending) -> bool:
-    """True: somebody waits for the reply, or the request must be delivered anyway."""
+    """True: a caller waits for the reply, or the request must be delivered anyway."""
     waiter, request = pending
     return request.until > 0 or (waiter is not None and not waiter.done())
 
@@ -167,7 +167,7 @@ def fail(pending: Pending, error: Exception) -> None:
     if waiter is not None and not waiter.done():
         try:
             waiter.set_exception(error)
-        except RuntimeError:  # its loop is closed: nobody can wait there any more
+        except RuntimeError:  # its loop is closed, and its waiter gone
             return
 
 
@@ -219,7 +219,7 @@ class Channel:
         self.written: int = 0
         """Bytes that were handed to the transport so far."""
         self.has_received = False
-        """True: bytes have arrived since somebody last looked."""
+        """True: bytes have arrived since the last check."""
         self.is_shared = False
         """True: several requests were answered at once the last time: several callers are busy."""
         self._got: list[Reply] = []
@@ -269,8 +269,8 @@ _ELSEWHERE = 60.0
 def read_client_info(reply: Reply) -> ClientInfo | None:
     """What CLIENT INFO says. None: nothing by which a connection could be ended."""
     text = reply.encode() if isinstance(reply, str) else reply
-    found = _INFO.search(text) if isinstance(text, bytes) else None
-    return None if found is None else ClientInfo(*found.groups())
+    match = _INFO.search(text) if isinstance(text, bytes) else None
+    return None if match is None else ClientInfo(*match.groups())
 
 
 def can_end(old: ClientInfo | None, new: ClientInfo | None) -> bool:

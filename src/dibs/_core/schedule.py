@@ -44,10 +44,10 @@ class _Field(NamedTuple):
 
     def values(self, text: str) -> set[int]:
         """The numbers of a list such as `1-5,10/2`. ValueError: it is none."""
-        found: set[int] = set()
+        numbers: set[int] = set()
         for term in text.split(","):
-            found |= self._term(term)
-        return found
+            numbers |= self._term(term)
+        return numbers
 
     def _term(self, term: str) -> set[int]:
         range_text, slash, step_text = term.partition("/")
@@ -181,8 +181,8 @@ class Cron:
 
     def __init__(self, expression: str, zone: tzinfo) -> None:
         if not isinstance(expression, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            said = 'a cron expression is a text such as "0 3 * * *"'
-            raise UsageError(f"{said}, not {expression!r}; an interval is every=…")
+            message = 'a cron expression is a text such as "0 3 * * *"'
+            raise UsageError(f"{message}, not {expression!r}; an interval is every=…")
         self._expression = expression
         self.zone = zone
         try:
@@ -193,8 +193,8 @@ class Cron:
             """Of a day, each as its first second."""
             self._days = _Days(day, month, weekday)
         except UsageError as error:
-            said = f"the cron expression {expression!r} cannot be read: {error}"
-            raise UsageError(said) from None
+            message = f"the cron expression {expression!r} cannot be read: {error}"
+            raise UsageError(message) from None
         self._is_fixed = not minute.startswith("*") and not hour.startswith("*")
         self._check_zone()
         if self._search(_SOON // 1000) is None:
@@ -230,7 +230,7 @@ class Cron:
         """The first fire after *after*. UsageError: there is none for fifty years."""
         fire = self._search(after // 1000 + 1)
         if fire is None:
-            raise UsageError(f"the cron expression {self._expression!r} does not fire any more")
+            raise UsageError(f"the cron expression {self._expression!r} never fires again")
         return fire * 1000
 
     def count(self, after: int, until: int) -> int:
@@ -389,8 +389,8 @@ def _zone(timezone: str | tzinfo) -> tzinfo:
     try:
         return ZoneInfo(timezone)
     except Exception:  # not a string, not a name, not there, or no zone database at all
-        said = f"there is no time zone {timezone!r} here"
-        raise UsageError(f"{said}; without a zone database: pip install tzdata") from None
+        message = f"there is no time zone {timezone!r} here"
+        raise UsageError(f"{message}; without a zone database: pip install tzdata") from None
 
 
 # ---- options
@@ -406,7 +406,7 @@ class ScheduleKeywords(TypedDict, total=False):
     timezone: str | tzinfo
     """In which the cron expression is read: a name such as "Asia/Taipei", or a tzinfo."""
     missed: Missed
-    """What becomes of fires that nobody ran: "once" runs the last of them late, "skip" none."""
+    """What becomes of fires that were not run: "once" runs the last of them late, "skip" none."""
     ttl: Seconds
     """How long a crash of the machine that runs a fire keeps others from taking over."""
     at_least: Seconds
@@ -475,7 +475,7 @@ class ScheduleStep(NamedTuple):
     skip: int | None = None
     """Record this fire as over, without running it."""
     missed: int = 0
-    """How many fires nobody ran, nor will."""
+    """How many fires were not run, and will not be."""
     look_at: int = 0
     """If there is nothing to do: when there will be."""
 
@@ -641,6 +641,6 @@ def takes_fire(parameters: list[inspect.Parameter]) -> bool:
         if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
     ]
     if set(needed) - {"fire"}:
-        said = "a scheduled function takes no argument, or one that is called fire"
-        raise UsageError(f"{said}; not {', '.join(needed)}")
+        message = "a scheduled function takes no argument, or one that is called fire"
+        raise UsageError(f"{message}; not {', '.join(needed)}")
     return any(each.name == "fire" for each in parameters)

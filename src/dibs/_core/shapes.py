@@ -63,9 +63,9 @@ class Shape:
         try:
             converter = _Composer().of(of)
         except Exception as error:  # no form in JSON, or a name that only type checkers know
-            said = str(error) if isinstance(error, Unsupported) else type(error).__name__
-            said = f"{_short(of)} is not supported ({said})"
-            raise UsageError(f"{said}; pass another type= or codec=") from error
+            reason = str(error) if isinstance(error, Unsupported) else type(error).__name__
+            reason = f"{_short(of)} is not supported ({reason})"
+            raise UsageError(f"{reason}; pass another type= or codec=") from error
         self._write, self.from_plain = converter.write, converter.read
         """`from_plain`: the value. Any exception means that what is given is not of this shape."""
         self.is_plain = converter.is_plain
@@ -78,10 +78,10 @@ class Shape:
         try:
             return self._write(value)
         except ConversionError as error:
-            said = f"the loaded value is not a {_short(self._of)}: {error}"
+            message = f"the loaded value is not a {_short(self._of)}: {error}"
         except Exception as error:  # of a class of the caller's; its text may hold the value
-            said = f"the loaded value is not a {_short(self._of)} ({type(error).__name__})"
-        raise UsageError(said) from None
+            message = f"the loaded value is not a {_short(self._of)} ({type(error).__name__})"
+        raise UsageError(message) from None
 
 
 @functools.lru_cache(maxsize=1000)
@@ -172,9 +172,9 @@ class _Composer:
             )
         if of in (Any, object, typing.NoReturn, typing.Never):
             return ANYTHING
-        found = SCALARS.get(of) or LEAVES.get(of)
-        if found is not None:
-            return found
+        converter = SCALARS.get(of) or LEAVES.get(of)
+        if converter is not None:
+            return converter
         if isinstance(of, enum.EnumMeta):
             return enumeration(of)
         origin = get_origin(of)
@@ -277,7 +277,7 @@ def _bare(of: Any, owner: Any) -> Any:
 
 
 def _meaning(variable: TypeVar) -> Any:
-    """What a type variable stands for that nobody has bound."""
+    """What an unbound type variable stands for."""
     if variable.__constraints__:
         return cast(Any, Union)[variable.__constraints__]
     bound = variable.__bound__
@@ -312,10 +312,12 @@ def _alias(of: Any) -> Any:
 def _required(cls: Any) -> frozenset[str]:
     """The keys that must be there; what is written in quotes is understood as well."""
     hints = typing.get_type_hints(cls, include_extras=True)
-    said = {name: _requirement(hint) for name, hint in hints.items()}
+    requirements = {name: _requirement(hint) for name, hint in hints.items()}
     by_default = cls.__required_keys__
     return frozenset(
-        name for name, must in said.items() if (name in by_default if must is None else must)
+        name
+        for name, must in requirements.items()
+        if (name in by_default if must is None else must)
     )
 
 
@@ -358,12 +360,12 @@ def _bindings(of: Any) -> dict[Any, _Bindings]:
     """For each class what its type variables stand for; `Page[Dish]` binds those of its bases."""
     cls = get_origin(of) or of
     own = dict(zip(getattr(cls, "__parameters__", ()), get_args(of), strict=False))
-    found: dict[Any, _Bindings] = {cls: own}
+    bindings: dict[Any, _Bindings] = {cls: own}
     for base in cls.__dict__.get("__orig_bases__", cls.__bases__):
         origin = get_origin(base) or base
         if isinstance(origin, type) and origin not in (typing.Generic, typing.Protocol):
-            found |= _bindings(_bound(base, own))
-    return found
+            bindings |= _bindings(_bound(base, own))
+    return bindings
 
 
 def _bound(of: Any, bindings: _Bindings) -> Any:
@@ -477,8 +479,8 @@ def _writing_by_type(writers: Sequence[tuple[Write, frozenset[type] | None]], na
     for_any = [write for write, types in writers if types is None]
     table: dict[type, Write] = {}
     for kind in every:
-        found = [write for write, types in writers if types is None or kind in types]
-        table[kind] = found[0] if len(found) == 1 else _first_that_fits(found, name)
+        candidates = [write for write, types in writers if types is None or kind in types]
+        table[kind] = candidates[0] if len(candidates) == 1 else _first_that_fits(candidates, name)
     other = _first_that_fits(for_any, name)
 
     def write(value: object) -> Any:
@@ -489,9 +491,9 @@ def _writing_by_type(writers: Sequence[tuple[Write, frozenset[type] | None]], na
 
 def _reading(by_kind: dict[type, Read], tagged: dict[str, Read], name: str) -> Read:
     def read(plain: object) -> Any:
-        found = by_kind.get(type(plain))
-        if found is not None:
-            return found(plain)
+        reader = by_kind.get(type(plain))
+        if reader is not None:
+            return reader(plain)
         if not tagged or type(plain) is not A_LIST:
             raise conversion_error(plain, name)
         label, inner = cast("list[Any]", plain)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from .connection import Outage, Outbox
+from .keys import SLOTS
 from .request import ErrorReply, Reply, Request, commands_in, pack
 
-SLOTS = 16384
 ASK_SLOTS = Request(pack("CLUSTER", "SLOTS"), 1, b"")
 UNKNOWN_HOST = "?"
 """The host of a node that should announce a host name (cluster-preferred-endpoint-type) and has
@@ -33,14 +33,14 @@ class Range(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """The slot lives over there now."""
+    """The slot lives on another node now."""
 
     slot: int
     node: Node
 
 
 class Ask(NamedTuple):
-    """The slot is moving, and this key is not here (any more): ask over there, this time only."""
+    """The slot is moving, and this key is not here: ask the other node, this time only."""
 
     slot: int
     node: Node
@@ -65,8 +65,11 @@ def slot_of(key: bytes) -> int:
 
 
 def read_slots(reply: Reply, asked: Node) -> list[Range]:
-    """Who has which slots, from the answer to `ASK_SLOTS`. Without a host: that of the node we
-    asked. A node that should announce a host name and has none is found by its IP address."""
+    """Return which node has which slots, from the reply to `ASK_SLOTS`.
+
+    Without a host: that of the node that replied. A node that should announce a host name and has
+    none is found by its IP address.
+    """
     slots: list[Range] = []
     for entry in reply if isinstance(reply, list) else []:
         match entry:
@@ -99,8 +102,8 @@ def with_host(redirect: Redirect | None, known: Iterable[Node]) -> Redirect | No
     """
     if not isinstance(redirect, Moved | Ask) or redirect.node.host != UNKNOWN_HOST:
         return redirect
-    found = [node for node in known if node.port == redirect.node.port]
-    return redirect._replace(node=found[0]) if len(found) == 1 else TryAgain()
+    candidates = [node for node in known if node.port == redirect.node.port]
+    return redirect._replace(node=candidates[0]) if len(candidates) == 1 else TryAgain()
 
 
 def read_redirect(error: ErrorReply | None, asked: Node) -> Redirect | None:
@@ -123,17 +126,17 @@ def where_to_ask(known: Iterable[Node], doubtful: set[Node], seeds: list[Node]) 
 
 def first_failure(outcomes: list[Any]) -> Exception:
     """Why there is no map: a mistake in the settings before any outage."""
-    nobody = Outage("no node of the cluster knows the slots", sent=False, code="clusterdown")
+    unknown = Outage("no node of the cluster knows the slots", sent=False, code="clusterdown")
     failures = [each for each in outcomes if isinstance(each, Exception)]
     mistakes = [each for each in failures if not isinstance(each, Outage)]
-    return next(iter([*mistakes, *failures]), nobody)
+    return next(iter([*mistakes, *failures]), unknown)
 
 
 # ---- ASK
 
 
 def asking(request: Request) -> Request:
-    """The same request for a node that takes over its slot: ASKING before each command."""
+    """*request* for a node that takes over its slot: ASKING before each command."""
     commands = [command for command, _ in commands_in(request.payload)]
     payload = b"".join([_ASKING + command for command in commands])
     return Request(payload, 2 * len(commands), request.key, request.until)
@@ -170,7 +173,7 @@ class Outboxes:
         return [] if outbox is None else outbox.take(now)
 
     def forget(self, node: Node) -> None:
-        """It was delivered."""
+        """Drop the outbox of *node*: it was delivered."""
         self._by_node.pop(node, None)
 
 
@@ -193,7 +196,7 @@ RECONNECT_EVERY = 0.1
 RECONNECT_AFTER = 1.0
 """Seconds for which the connection of such a reconnection is used before there is another one.
 
-The server is the same, as a rule. On a line where opening takes long, nobody would be served.
+The server is the same, as a rule. Where opening takes long, no request would be served.
 """
 
 
@@ -224,7 +227,7 @@ def read_master(
 def choose(known: Master | None, answers: list[Master], sentinels: int) -> Master | None:
     """The master, by what we know and what some of the *sentinels* (how many there are) say.
 
-    A higher epoch wins. Sentinels that were set up anew count from 0 again: if more than half of
+    A higher epoch wins. Sentinels that were set up again count from 0: if more than half of
     all sentinels answer, and none of them names the master that we know, they are right.
     """
     newest = max(answers, key=lambda master: master.epoch, default=None)
@@ -253,7 +256,7 @@ def is_master(role: Reply) -> bool:
     return role[0] in (b"master", "master")
 
 
-# ---- errors that say: this is not the master, or not any more
+# ---- errors that say: this is not, or no longer, the master
 
 _NOT_A_MASTER = frozenset(("readonly", "noreplicas", "masterdown", "clusterdown"))
 
@@ -263,7 +266,7 @@ Reaction = Literal["reconnect", "ask"]
 def reaction_to(code: str) -> Reaction | None:
     """What an error with that code says about the server; None: nothing.
 
-    READONLY, MASTERDOWN: it is a replica, connect anew. CLUSTERDOWN: it has no node for the slot,
+    READONLY, MASTERDOWN: it is a replica, connect again. CLUSTERDOWN: it has no node for the slot,
     perhaps because it has left the cluster; ask another one. NOREPLICAS: it is a master that lost
     its replicas, perhaps because one of them has taken its place.
     """
@@ -289,8 +292,10 @@ class Reconnections:
         return True
 
     def may_reconnect(self, now: float, opened_at: float) -> bool:
-        """False: the newest connection, opened at *opened_at*, is that of the last reconnection,
-        and has not been used for long."""
+        """False: the newest connection is that of the last reconnection, and is still young.
+
+        *opened_at*: when the newest connection was opened.
+        """
         if self._reconnected_at <= opened_at and now - opened_at < RECONNECT_AFTER:
             return False
         self._reconnected_at = now

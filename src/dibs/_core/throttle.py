@@ -67,7 +67,7 @@ def check_throttle(options: ThrottleKeywords) -> ThrottleOptions:
 
 
 class Throttling(NamedTuple):
-    """What became of one call."""
+    """The outcome of one call."""
 
     passed: bool
     left: int

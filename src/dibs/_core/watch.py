@@ -1,8 +1,8 @@
 """Notifications of changed keys: the server's client tracking, and what its pushes say.
 
-The waiter's own read (`PTTL`) registers the key, so nobody pays but those who wait: a release
+The waiter's own read (`PTTL`) registers the key, so only waiters pay: a release
 costs no extra command, and any change counts, also one by another program. A push can be lost
-and an expiry may never be announced: whoever waits also keeps a timer.
+and an expiry may never be announced: a waiter also keeps a timer.
 """
 
 import math
@@ -23,7 +23,7 @@ _NOTE = re.compile(rb"[0-9a-f]{12}@(.+) (\d+)")
 
 
 class WaitingProcess(NamedTuple):
-    """A process in which somebody waits."""
+    """A process with waiters."""
 
     holder: str
     """Host and process, as for those who hold."""
@@ -32,13 +32,13 @@ class WaitingProcess(NamedTuple):
 
 
 def note_request(call: HoldCall, note: bytes) -> Request:
-    """Note that somebody waits. Whole: nobody waits for the reply that the script is not known."""
+    """Note that a process waits. By source: a NOSCRIPT reply would not be read."""
     key = companion_key(call.options.waiting_prefix, call.key)
     return Request(run_whole_script("wait_note", [key], note, _LIFE_MS, MOST_NOTES), 1, call.key)
 
 
 def unnote_request(call: HoldCall, note: bytes) -> Request:
-    """Nobody waits any more."""
+    """Remove the note."""
     key = companion_key(call.options.waiting_prefix, call.key)
     return Request(pack("ZREM", key, note), 1, call.key)
 
@@ -81,7 +81,7 @@ class Tracked(NamedTuple):
 
 
 def tracked(requests: list[Request], *, first: bool) -> Request:
-    """The same requests in one; the first command of each registers for one change of its key.
+    """Joins *requests*; the first command of each registers for one change of its key.
 
     *first*: on this connection, which has to switch tracking on once.
     """
@@ -146,7 +146,7 @@ class Pushes(NamedTuple):
     """What the pushes for one key were worth: how long to wait before registering for another.
 
     A server that keeps track of too few keys (`tracking-table-max-keys`) drops one with a push for
-    each that is added. Whoever registers again at once drops another, and so on without end.
+    each that is added. Registering again at once drops another, and so on without end.
     """
 
     pause: float = 0.0
@@ -156,7 +156,7 @@ class Pushes(NamedTuple):
     registered_at: float = -math.inf
 
     def after_reading(self, now: float, *, pushed: bool, changed: bool) -> "Pushes":
-        """The key was read: because of a push (*pushed*); somebody else has it (*changed*)."""
+        """The key was read: because of a push (*pushed*); another holder has it (*changed*)."""
         if changed:
             return Pushes(0.0, 0.0, now)
         if pushed:

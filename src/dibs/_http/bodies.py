@@ -39,8 +39,8 @@ _MOST_PARTS = 10_000
 
 def boundary_of(content_type: str) -> bytes | None:
     """The boundary between the parts; None: the header has none."""
-    found = _BOUNDARY.search(content_type)
-    return None if found is None else found[1].strip().encode("utf-8", "surrogateescape")
+    match = _BOUNDARY.search(content_type)
+    return None if match is None else match[1].strip().encode("utf-8", "surrogateescape")
 
 
 def fields_of_multipart(content_type: str, body: bytes) -> list[Field] | None:
@@ -78,7 +78,7 @@ class FormReader:
         self._text = _MOST_TEXT
 
     def add(self, piece: bytes) -> None:
-        """The next bytes."""
+        """Read the next bytes of the body."""
         data, start = self._held + piece, 0
         while (found := data.find(self._mark, start)) >= 0 and len(self._parts) < _MOST_PARTS:
             self._parts[-1].add(data[start:found])
@@ -116,7 +116,7 @@ class _Part:
         self._hash = hashlib.sha256()
 
     def add(self, data: bytes) -> None:
-        """The next bytes."""
+        """Read the next bytes of the body."""
         if self._head is None:
             self._content(data)
             return
@@ -196,7 +196,7 @@ class BodyHash:
         self._form = None if boundary is None else FormReader(boundary)
 
     def add(self, piece: bytes) -> None:
-        """The next bytes."""
+        """Read the next bytes of the body."""
         self._hash.update(piece)
         if self._form is not None:
             self._form.add(piece)

@@ -55,7 +55,7 @@ def check_registered(views: Iterable[object]) -> None:
 
 
 def is_inside_of_a_guard(view: Any) -> bool:
-    """True: a guard was applied to this function, so that whoever calls it passes the guard by."""
+    """True: a guard was applied to this function, so calling it directly bypasses the guard."""
     try:
         return view in _inside
     except TypeError:  # not hashable, or without weak references: no function

@@ -16,13 +16,20 @@ U = TypeVar("U", bound=Callable[..., Any])
 
 
 class GuardKeywords(TypedDict, Generic[U], total=False):
-    """The keyword arguments of `install` and `DibsMiddleware`; see `GuardOptions`."""
+    """The keyword arguments of `install` and `DibsMiddleware`."""
 
     user: U | None
+    """Returns who submits, as a string, bytes, an int or a UUID; None or "": not known. Without it,
+    and without a session cookie, the Authorization header identifies the user."""
     session_cookie: str | None
+    """The name of the cookie whose value identifies the user for as long as a session lasts. Not a
+    cookie that is signed again with each response, as that of Flask's own session."""
     secret: str | bytes | None
+    """Keys the hashes under which submissions are stored; the same in all processes."""
     service: str | None
+    """The name of the application: services on one store that differ in it share no submissions."""
     per_host: bool
+    """True: the same path on another host (by the Host header) is another endpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,17 +37,10 @@ class GuardOptions(Generic[U]):
     """How the requests of one application are distinguished. UsageError: an option is empty."""
 
     user: U | None = None
-    """Returns who submits, as a string, bytes, an int or a UUID; None or "": not known. Without it,
-    and without a session cookie, the Authorization header identifies the user."""
     session_cookie: str | None = None
-    """The name of the cookie whose value identifies the user for as long as a session lasts. Not a
-    cookie that is signed anew with each response, as that of Flask's own session."""
     secret: str | bytes | None = None
-    """Keys the hashes under which submissions are stored; the same in all processes."""
     service: str | None = None
-    """The name of the application: services on one store that differ in it share no submissions."""
     per_host: bool = False
-    """True: the same path on another host (by the Host header) is another endpoint."""
 
     def __post_init__(self) -> None:
         if self.session_cookie == "":
@@ -123,7 +123,11 @@ class PolicyKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """How one route, or a group of routes, is guarded. UsageError: an option is invalid."""
+    """How one route, or a group of routes, is guarded.
+
+    Raises:
+        UsageError: An option is invalid.
+    """
 
     route: str = field(default="", kw_only=False)
     """`"POST /orders"`, `"PUT,PATCH /orders/{id}"` or `"* /forms/*"`: methods (`*`: all that change
@@ -212,7 +216,7 @@ class Policy:
             raise UsageError('keyless and keyless_window need key="optional"')
 
     def _make_keyless(self) -> "tuple[Policy, Policy]":
-        """The policies for requests without a key: of an identified user, and of anybody else.
+        """The policies for requests without a key: of an identified user, and of any other client.
 
         A client that is not identified and has no key never gets a stored response.
         """
@@ -225,12 +229,13 @@ class Policy:
         if known.after != "replay":
             quick = known._not_waiting()
             return quick, quick
-        anybody = replace(known, after="hold", keyless=None, keyless_window=None)
-        return known, anybody._not_waiting()
+        unknown = replace(known, after="hold", keyless=None, keyless_window=None)
+        return known, unknown._not_waiting()
 
     def _not_waiting(self) -> "Policy":
-        """Where requests with and without a key are guarded: a double click has no response to wait
-        for, and is refused at once.
+        """Return the policy for requests without a key, if those with a key are guarded as well.
+
+        A double click has no response to wait for, and is refused at once.
         """
         return replace(self, wait=0) if self.wait and self.key == "optional" else self
 
@@ -253,7 +258,7 @@ class Policy:
 
     @property
     def all_claim_options(self) -> list[ClaimOptions]:
-        """Those of every request under this policy: with a key, and without."""
+        """The options of every request under this policy, with a key and without."""
         keyed = [] if self.key == "never" else [self]
         keyless = self._without_key if self.key in ("never", "optional") else ()
         return [each.claim_options for each in (*keyed, *keyless)]
@@ -265,15 +270,15 @@ class Policy:
 
     @property
     def record_limit(self) -> int | None:
-        """Bytes of a response body to record; None: responses are not stored."""
+        """How many bytes of a response body are recorded, or None if responses are not stored."""
         return self.most if self.after == "replay" else None
 
     def without_key(self, *, is_known: bool) -> "Policy":
-        """The policy for a request without a key. *is_known*: the user is identified."""
+        """Return the policy for a request without a key, whose user may be known."""
         return self._without_key[0 if is_known else 1]
 
     def covers(self, method: str, *paths: str) -> bool:
-        """True: this policy guards such a request. *paths*: alternatives of one path."""
+        """Whether this policy guards such a request; *paths* are alternatives of one path."""
         if not self.route or not self._pattern.fits(method, *paths):
             return False
         if not self.exempt:
@@ -281,19 +286,22 @@ class Policy:
         return not any(pattern.fits(method, *paths) for pattern in self._exempt)
 
     def path_fields(self, path: str) -> dict[str, str]:
-        """The values of the `{fields}` of the route in *path*."""
+        """Return the values of the `{fields}` of the route in *path*."""
         return self._pattern.path_fields(path) if self.route else {}
 
     def at(self, route: str) -> "Policy":
-        """The same policy for another route."""
+        """Return this policy for another route."""
         return replace(self, route=route)
 
     def outcome(self, status: int, *, is_later: bool = False) -> How:
-        """How a response with *status* ends the claim. *is_later*: it says that nothing was done,
-        and asks for a later attempt.
+        """How a response with *status* ends the claim.
 
-        5xx: like an exception. 4xx: the client may correct the request and try again; but where
-        responses are stored, a final 4xx is stored as well: the same request gets the same one.
+        A 5xx ends it like an exception. After a 4xx the client may correct the request and try
+        again; but where responses are stored, a final 4xx is stored as well: the same request gets
+        the same one.
+
+        Args:
+            is_later: The response says that nothing was done, and asks for a later attempt.
         """
         if status < 400:
             return "returned"
@@ -306,8 +314,9 @@ class Policy:
         return "returned" if self._is_final(status) else "released"
 
     def _is_final(self, status: int) -> bool:
-        """True: a 4xx that is stored. A middleware, which is a policy with a route, cannot know
-        whether an endpoint exists at all.
+        """Whether a 4xx is stored.
+
+        A middleware, which is a policy with a route, cannot know whether an endpoint exists at all.
         """
         if self.store is not None:
             return status in self.store
@@ -353,8 +362,8 @@ class _Pattern:
         return False
 
     def path_fields(self, path: str) -> dict[str, str]:
-        found = self._path.fullmatch(path)
-        return found.groupdict() if found else {}
+        match = self._path.fullmatch(path)
+        return match.groupdict() if match else {}
 
 
 def _regex(path: str) -> str:

@@ -84,8 +84,8 @@ def too_often(fields: Headers, retry_after: float, message: str | None = None) -
     """The refusal of a request that came too early. *fields*: further headers."""
     facts = {} if message is None else {"message": message}
     title, detail = "Too many requests", message or _TOO_OFTEN
-    made = _problem(None, 429, "throttled", title, detail, retry_after=retry_after, **facts)
-    return made._replace(headers=(*made.headers, *fields))
+    problem = _problem(None, 429, "throttled", title, detail, retry_after=retry_after, **facts)
+    return problem._replace(headers=(*problem.headers, *fields))
 
 
 def _duplicate(policy: Policy, error: Duplicate, *, by_client: bool) -> Response:
@@ -205,16 +205,18 @@ def _document(
 
 
 def _descriptions(policy: Policy) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    descriptions: list[tuple[str, str]] = []
     if policy.key in ("never", "optional"):
-        found.append(("429", policy.message or "The same request was submitted a moment ago."))
+        descriptions.append(
+            ("429", policy.message or "The same request was submitted a moment ago.")
+        )
     if policy.key != "never":
-        found.append(("400", f"{policy.header} is missing or malformed."))
-        found.append(("409", _in_progress(policy)))
-        found.append(("422", f"This {policy.header} was used for a different request."))
+        descriptions.append(("400", f"{policy.header} is missing or malformed."))
+        descriptions.append(("409", _in_progress(policy)))
+        descriptions.append(("422", f"This {policy.header} was used for a different request."))
     if policy.on_outage != "open":
-        found.append(("503", _NO_GUARANTEE))
-    return found
+        descriptions.append(("503", _NO_GUARANTEE))
+    return descriptions
 
 
 def _described(status: str, description: str) -> dict[str, Any]:

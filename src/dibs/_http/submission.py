@@ -6,7 +6,7 @@ Who submits:
 | `user=` returns a value | that value |
 | the session cookie that the application named | its value |
 | an Authorization header | its value, if its scheme is known to send the same one each time |
-| none of these, but a client's key | nobody: key and payload decide |
+| none of these, but a client's key | none: key and payload decide |
 | none of these, no key | address, cookies and browser: distinguishes clients, proves nothing |
 
 The Cookie header as a whole is not an identity: any cookie may change between a request and its
@@ -130,8 +130,8 @@ def submission_of(
 ) -> Submission | InvalidRequest | None:
     """The submission of this request; None: it is not guarded. *keys*: the lines of the header.
 
-    All of it is hashed, keyed with *secret*: the store holds no personal data, and nobody without
-    the secret can test who submitted what.
+    All of it is hashed, keyed with *secret*: the store holds no personal data, and without the
+    secret it cannot be tested who submitted what.
     """
     given = None if policy.key == "never" else read_key(policy, keys)
     if isinstance(given, InvalidRequest):
@@ -225,7 +225,7 @@ def identify(
     """Who submits. *user*: what the application says; None and "" mean that it does not know.
 
     *kind*: where *user* comes from, so that names from two sources are never equal. UsageError:
-    *user* is of a type that cannot identify anybody.
+    *user* is of a type that cannot identify a user.
     """
     if name := user if type(user) is str else _name(user):
         return Submitter(f"{kind} {name}", None)
@@ -235,22 +235,22 @@ def identify(
     authorization = headers.get("authorization", "")
     if _is_login(authorization):
         return Submitter(f"authorization {authorization}", None)
-    # With their lengths: a cookie could be filled in with somebody's address.
+    # With their lengths: a cookie could contain another client's address.
     parts = (address or "", cookies, headers.get("user-agent", ""), authorization)
     return Submitter(None, "".join([f"{len(part)}:{part}" for part in parts]))
 
 
 def _is_login(authorization: str) -> bool:
-    """Whether the header identifies its user. Without a credential it is the same for everybody."""
+    """Whether the header identifies its user. Without a credential it is the same for all."""
     scheme, _, credential = authorization.partition(" ")
     return scheme.lower() in _STABLE and credential.strip().lower() not in _NO_CREDENTIAL
 
 
 def _name(user: object) -> str:
-    """*user* as text; "": not known. UsageError: *user* cannot identify anybody.
+    """*user* as text; "": not known. UsageError: *user* cannot identify a user.
 
     The text of an arbitrary object may be the same for several people, or differ for each request:
-    somebody would get the response of somebody else, or a retry would run again.
+    one would get the response of another, or a retry would run again.
     """
     if user is None:
         return ""

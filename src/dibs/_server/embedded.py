@@ -163,7 +163,7 @@ def _read_status(connection: socket.socket, deadline: float) -> str:
 def _close(connection: socket.socket, owner: int) -> None:
     """Close *connection*; in the process that opened it, shut it down as well.
 
-    A child that is forked during a close has a copy of the socket that nobody closes any more.
+    A child that is forked during a close has a copy of the socket that is never closed.
     """
     if os.getpid() == owner:
         with suppress(OSError):
@@ -196,7 +196,7 @@ def _locked(folder: ServerFolder, deadline: float) -> Generator[None, None, None
 
 
 def _try_lock(folder: ServerFolder) -> int | None:
-    """The lock file of *folder*, open and locked. None: it is locked by somebody else."""
+    """The lock file of *folder*, open and locked. None: another process has locked it."""
     import fcntl  # Windows has none, and its users get a UsageError, not an ImportError
 
     os.makedirs(os.path.dirname(folder.path), mode=0o700, exist_ok=True)
@@ -220,10 +220,10 @@ def _make_directory(path: str) -> None:
     """Make the directory *path*. UsageError: it is another user's, or others may enter it."""
     with suppress(FileExistsError):
         os.mkdir(path, mode=0o700)
-    found = os.lstat(path)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    status = os.lstat(path)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise UsageError(f"embedded: {path} must be a directory that you own")
-    if found.st_mode & 0o077:
+    if status.st_mode & 0o077:
         raise UsageError(f"embedded: {path} is accessible to others; chmod 700 it, or remove it")
 
 

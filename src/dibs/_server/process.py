@@ -20,7 +20,7 @@ class ServerFolder:
         self.server_socket = os.path.join(path, "valkey.sock")
         self.supervisor_socket = os.path.join(path, "supervisor.sock")
         self.lock_file = os.path.join(path, "supervisor.lock")
-        """Whoever has locked it may start or end the supervisor."""
+        """The process that has locked it may start or end the supervisor."""
         self.log = os.path.join(path, "valkey.log")
         """What supervisor and server print; overwritten at every start."""
 
@@ -66,7 +66,7 @@ def _answers(path: str) -> bool:
 def ask(path: str, *words: str, within: float) -> ServerReply:
     """Send one command to the server on the Unix socket *path*, and return its reply.
 
-    A bare connection is used: a client library would send commands of its own. Raises NoReply, or
+    A bare connection is used: a client library would send other commands. Raises NoReply, or
     OSError if the server cannot be reached or does not reply *within* that many seconds.
     """
     request = "".join(f"${len(word)}\r\n{word}\r\n" for word in words)

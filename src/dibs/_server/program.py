@@ -27,9 +27,9 @@ def find_server() -> str:
         raise UsageError("embedded: needs Linux or macOS; use the URL of a server instead")
     if importlib.util.find_spec(VALKEY[0]) is None:
         return _on_path(_NONE)
-    found = list(programs_inside(*VALKEY))
+    programs = list(programs_inside(*VALKEY))
     # The wheel itself is asked only if in doubt.
-    return str(found[0]) if len(found) == 1 else _ask_wheel()
+    return str(programs[0]) if len(programs) == 1 else _ask_wheel()
 
 
 def programs_inside(package: str, pattern: str) -> Iterator[Path]:

@@ -7,8 +7,8 @@ closes it whichever way the user ends. The supervisor writes one line to each co
     ready               the server answers
     failed: <sentence>  it does not, and will not
 
-Whoever has locked the lock file of the folder may start or end a supervisor. The supervisor locks
-it in order to end, so a newcomer finds either a supervisor that will answer or an empty folder.
+A process that has locked the lock file of the folder may start or end a supervisor. The supervisor
+locks it in order to end, so a new process finds a supervisor that will answer, or an empty folder.
 """
 
 import fcntl
@@ -139,7 +139,7 @@ class Supervisor:
         lock_file = os.path.basename(self._folder.lock_file)
         kept = {os.path.basename(self._folder.log)} if keep_log else set[str]()
         names = set(os.listdir(self._folder.path)) - {lock_file} - kept
-        # The lock file goes last: whoever locks it then sees that it is no longer in the folder.
+        # The lock file goes last: a process that locks it then sees that it has left the folder.
         for name in (*names, lock_file):
             _remove(os.path.join(self._folder.path, name))
         with suppress(OSError):  # the log is kept, or another supervisor is being started in it
@@ -158,7 +158,7 @@ class Supervisor:
     def _accept(self) -> socket.socket | None:
         try:
             user, _ = self._listener.accept()
-        except OSError:  # nobody waits, or there are too many users
+        except OSError:  # no user waits, or there are too many
             return None
         user.setblocking(False)
         return user
@@ -191,10 +191,10 @@ class Supervisor:
 
 def _file_id(path: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _remove(path: str) -> None:

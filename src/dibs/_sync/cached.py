@@ -74,7 +74,7 @@ class Cached(Generic[P, T]):
         self._bound: tuple[Any, ...] = ()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
-        """The value, cached or loaded. What the function raises, if it has to be loaded."""
+        """Return the value, cached or loaded; a load raises what the function raises."""
         if self._bound:
             args = (*self._bound, *args)  # pyright: ignore[reportAssignmentType]
         keys = self._keys.get(self._key_of(args, kwargs)) or self._keys_of(args, kwargs)
@@ -83,27 +83,31 @@ class Cached(Generic[P, T]):
     def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Delete the value; a load under way is not stored, later readers get fresh data.
 
-        False: Redis is unavailable; it is deleted when Redis is available again.
+        Returns:
+            False if Redis is unavailable; it is deleted when Redis is available again.
         """
         if self._lacks_class(args):
             return self._cache.invalidate(self._request_without_class(args, kwargs).keys)
         return self._cache.invalidate(self._request(args, kwargs).keys)
 
     def refresh(self, *args: P.args, **kwargs: P.kwargs) -> T:
-        """The value, loaded now; other callers read the old one until it is there."""
+        """Load the value now, and return it; meanwhile other callers read the old one."""
         if self._lacks_class(args):
             raise UsageError(_ABOVE)
         return self._cache.refresh(self._request(args, kwargs))
 
     def peek(self, *args: P.args, **kwargs: P.kwargs) -> Found[T] | None:
-        """What is stored, fresh or stale, with its age; None: nothing. Never loads."""
+        """Return what is stored, fresh or stale, with its age, or None. Never loads."""
         return self._cache.peek(self._request(args, kwargs).keys)
 
     def set(self, *args: Any, value: T, **kwargs: Any) -> bool:
         """Store *value* for these arguments, as if it had just been loaded.
 
-        A load under way is not stored. False: Redis is unavailable; what it has is deleted when it
-        is available again.
+        A load under way is not stored.
+
+        Returns:
+            False if Redis is unavailable; the stored value is deleted when Redis is available
+            again.
         """
         if "value" in inspect.signature(self._function).parameters:
             raise UsageError("this function has a parameter named value: it has no set")
@@ -180,9 +184,9 @@ class CachedMany(Generic[P, T]):
         self._bound: tuple[Any, ...] = ()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
-        """A dict with the value of each item, cached or loaded, in the order of the items.
+        """Return a dict with the value of each item, cached or loaded, in the order of the items.
 
-        Items for which the function returned nothing are not in it. What the function raises.
+        Items for which the function returned no value are omitted. What it raises is raised.
         """
         return self._cache.get_many(self._request((*self._bound, *args), kwargs))  # type: ignore[return-value]
 
@@ -216,7 +220,7 @@ class CachedMany(Generic[P, T]):
         }
 
         def load(items: list[Any]) -> Any:
-            # A list of its own, which the function may change.
+            # A copy, which the function may change.
             given, named = template.arguments(list(items), args, kwargs)
             return self._function(*given, **named)
 
@@ -264,11 +268,16 @@ class Caching:
     ) -> Callable[[Callable[P, T]], Cached[P, T]]:
         """Cache a function's results: `@dibs.cached("menu:{branch_id}", ttl=180, jitter=0.2)`.
 
-        One caller loads, in one process; all others wait for it, at most for *wait*. *template*:
-        the key, with fields for the arguments of the call. *lock_key*: the template of the key
-        that is locked during a load. *tags*: templates of tags, by which many values are
-        invalidated at once. *ignore*: arguments that make no difference, where the template has no
-        field. UsageError: an option is invalid, or the template has no field.
+        One caller loads, in one process; all others wait for it, at most for *wait*.
+
+        Args:
+            template: The key, with fields for the arguments of the call.
+            lock_key: The template of the key that is locked during a load.
+            tags: Templates of tags, by which many values are invalidated at once.
+            ignore: Arguments that make no difference, where the template has no field.
+
+        Raises:
+            UsageError: An option is invalid, or the template has no field.
         """
         self._cached_options(options)
         listed = checked_tags(tags)
@@ -277,11 +286,11 @@ class Caching:
             check_function(inner(function))
             of: Any = options.get("type")
             of = returned_type(inner(function)) if of is None else of
-            made = self._cached_options({**options, "type": of})
+            cache_options = self._cached_options({**options, "type": of})
             ignored = check_ignored(template, inner(function), ignore)
             check_fields(template, inner(function), ignored)
             return Cached(
-                function, self._cache, self._settings, template, made, lock_key, listed
+                function, self._cache, self._settings, template, cache_options, lock_key, listed
             )
 
         return decorate
@@ -294,8 +303,16 @@ class Caching:
         """Cache what a function of many items returns for each: one read, one call for the rest.
 
         `@dibs.cached_many("menu:{branch_id}", ttl=180)` above `menus(branch_ids) -> dict[str,
-        Menu]`. The first parameter is the list; the field that is no parameter stands for an item
-        of it. *type*: that of one value. *tags*: as in `cached`. UsageError: an option is invalid.
+        Menu]`. The first parameter is the list of items.
+
+        Args:
+            template: The key. The field that is not a parameter of the function stands for one
+                item.
+            type: What one value is decoded into.
+            tags: As in `cached`.
+
+        Raises:
+            UsageError: An option is invalid.
         """
         self._cached_many_options(options)
         listed = checked_tags(tags)
@@ -304,8 +321,10 @@ class Caching:
             check_function(function)
             of: Any = options.get("type")
             of = returned_values_type(function) if of is None else of
-            made = self._cached_many_options({**options, "type": of})
-            return CachedMany(function, self._cache, self._settings, template, made, listed)
+            cache_options = self._cached_many_options({**options, "type": of})
+            return CachedMany(
+                function, self._cache, self._settings, template, cache_options, listed
+            )
 
         return decorate
 
@@ -320,10 +339,17 @@ class Caching:
         name: str | None = None,
         **options: Unpack[CacheKeywords],
     ) -> T:
-        """The value of *key*; if there is none, what *loader* returns, stored for *ttl*.
+        """Return the value of *key*; if there is none, what *loader* returns, stored for *ttl*.
 
-        *lock_key*: the key that is locked during a load. *tags*: as in `cached`, without fields.
-        *name*: what events call the key, as in `hold`. UsageError: an option is invalid.
+        Args:
+            key: The key, without the namespace.
+            loader: Called without arguments.
+            lock_key: The key that is locked during a load.
+            tags: As in `cached`, without fields.
+            name: What events call the key, as in `hold`.
+
+        Raises:
+            UsageError: An option is invalid.
         """
         chosen = self._load_options(options)
         if not callable(loader):
@@ -338,8 +364,16 @@ class Caching:
     ) -> bool:
         """Delete the cached value of *key*, as `invalidate` of a cached function does.
 
-        False: Redis is unavailable; the value is deleted when Redis is available again. UsageError:
-        the key holds something else than a cached value.
+        Args:
+            key: The key, without the namespace.
+            lock_key: The key that is locked during a load, if it is not the default.
+            name: What events call the key, as in `hold`.
+
+        Returns:
+            False if Redis is unavailable; the value is deleted when Redis is available again.
+
+        Raises:
+            UsageError: The key does not hold a cached value.
         """
         space, called = self._settings.namespace, public_name(key) if name is None else name
         data = expand(space, key)
@@ -349,7 +383,8 @@ class Caching:
     def invalidate_tag(self, tag: str) -> bool:
         """Invalidate every value that has *tag*, in all processes, by one command.
 
-        False: Redis is unavailable; it is done when Redis is available again.
+        Returns:
+            False if Redis is unavailable; it is done when Redis is available again.
         """
         key = tag_key(self._settings.namespace, tag)
         return self._cache.invalidate_tag(key, self._settings.on_outage)

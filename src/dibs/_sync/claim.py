@@ -113,17 +113,17 @@ class Claim(Generic[R]):
 
     @property
     def guarded(self) -> bool:
-        """False: Redis was unavailable and the policy let you through; nobody is excluded."""
+        """Whether Redis granted it; if not, duplicates are not refused."""
         return self._lease is None or self._lease.guarded
 
     @property
     def lost(self) -> bool:
-        """True: it could not be renewed; the same submission may run elsewhere."""
+        """Whether it could not be renewed; the same submission may run elsewhere."""
         return self._lease is not None and self._lease.is_lost_at(monotonic())
 
     @property
     def is_open(self) -> bool:
-        """True: it is running."""
+        """Whether it is running."""
         return self._lease is not None and not self._lease.is_over
 
     def complete(self, value: V) -> V:
@@ -141,16 +141,23 @@ class Claim(Generic[R]):
         self._released = True
 
     def finish(self) -> bool:
-        """End it now, as the end of the block would. False: it had ended, or is not recorded.
+        """End it now, as the end of the block would.
 
-        UsageError: the result cannot be stored; duplicates are refused all the same.
+        Returns:
+            False if it had ended, or is not recorded.
+
+        Raises:
+            UsageError: The result cannot be stored; duplicates are refused all the same.
         """
         return self.end("returned")
 
     def fail(self) -> bool:
-        """End it now, as an exception would. False: it had ended, was lost, or is unguarded.
+        """End it now, as an exception would.
 
         A claim that was detached is ended as well, unless another process has continued it.
+
+        Returns:
+            False if it had ended, was lost, or is unguarded.
         """
         if self._lease is not None and self._lease.is_detached:
             reattach(self._leases, self._lease)
@@ -188,17 +195,24 @@ class Claim(Generic[R]):
     def within(self, transaction: Any = None, *, using: str | None = None) -> ClaimWithin:
         """Record it in *transaction*, which commits it with the work, or rolls back both.
 
-        The block gets what an earlier transaction has recorded (`replayed`, `result`). *using*: the
-        alias of a database of Django, whose transaction is not handed over. Duplicate: it runs in
-        another transaction, or is done. Mismatch: another payload. UsageError: the transaction
-        would never commit, or there is no table.
+        The block gets what an earlier transaction has recorded (`replayed`, `result`).
+
+        Args:
+            transaction: An open transaction of your database.
+            using: The alias of a Django database, whose transaction is not passed.
+
+        Raises:
+            Duplicate: It runs in another transaction, or is done.
+            Mismatch: It was recorded with another payload.
+            UsageError: The transaction would never commit, or there is no table.
         """
         return ClaimWithin(self, self.recording(), transaction, using)
 
     def recording(self, row: bytes | None = None) -> Recording:
-        """Its record in a database, from now on, under its own key, or that of *row*.
+        """Record it in a database from now on, under its own key or that of *row*.
 
-        UsageError: it has one, or has ended.
+        Raises:
+            UsageError: It has a record already, or has ended.
         """
         if self._lease is None or self._lease.is_over or self._recording is not None:
             raise UsageError("this claim is a replay, has ended, or is recorded already")
@@ -207,11 +221,15 @@ class Claim(Generic[R]):
 
     @property
     def is_released(self) -> bool:
-        """True: `release` was called."""
+        """Whether `release` was called."""
         return self._released
 
     def encoded(self) -> bytes | None:
-        """The result as it is stored; None: none is. UsageError: the codec cannot hold it."""
+        """Return the result as it is stored, or None if there is none.
+
+        Raises:
+            UsageError: The codec cannot encode it.
+        """
         if self._options.after != "replay" or self._released or self.result is NO_RESULT:
             return None
         return framed(self._options, self.result, time(), self._lasted)
@@ -227,8 +245,12 @@ class Claim(Generic[R]):
     def set_note(self, note: str | None) -> bool:
         """Set the text for duplicates (`Duplicate.note`): at most 200 characters, or None.
 
-        False: it had ended, was lost, is unguarded, or Redis did not answer; in that case the next
-        renewal sends it. UsageError: not a text, or too long.
+        Returns:
+            False if it had ended, was lost, is unguarded, or Redis did not answer; in the last case
+            the next renewal sends the text.
+
+        Raises:
+            UsageError: Not a text, or too long.
         """
         ending, lease = encoded_note(note), self._lease
         if lease is None or not self._settled() or not lease.guarded:
@@ -243,9 +265,15 @@ class Claim(Generic[R]):
     def detach(self, *, ttl: Seconds) -> str:
         """Hand it over to another process, which continues it with `claim(key, token=…)`.
 
-        The key stays claimed for *ttl*; this process neither renews nor ends it any more, unless
-        the block ends by an exception before another process has continued it. Returns the token.
-        LeaseLost: it was lost. Unavailable: Redis is unavailable and the policy is "closed".
+        The key stays claimed for *ttl*. This process no longer renews or ends it, unless the block
+        ends by an exception before another process has continued it.
+
+        Returns:
+            The token.
+
+        Raises:
+            LeaseLost: It was lost.
+            Unavailable: Redis is unavailable and the policy is "closed".
         """
         if self._lease is None:
             raise UsageError("this claim is a replay: there is nothing to hand over")
@@ -292,7 +320,7 @@ class Claim(Generic[R]):
             self._leases.store.transport.post(request)
 
     def leak(self, cause: str) -> None:
-        """Stop keeping it alive: its key is free when its lease runs out. *cause*: a code."""
+        """Stop renewing it, because of *cause* (a code): the key is free when the lease expires."""
         claims.closed(self)
         lease, leases = self._lease, self._leases
         if lease is not None and not lease.is_over and leases.owns(lease):
@@ -300,7 +328,7 @@ class Claim(Generic[R]):
             leases.events.emit("leaked", self.name, held=held, cause=cause_for(cause))
 
     def __del__(self) -> None:
-        # Nobody can end it any more. When the interpreter shuts down, nobody may be listening.
+        # It can no longer be ended. When the interpreter shuts down, listeners may be gone.
         # Listeners get it later: this runs wherever garbage is collected, also inside a listener
         # that holds a lock.
         lease = getattr(self, "_lease", None)  # not there if a signal handler raised in __init__
@@ -342,7 +370,7 @@ class ClaimCall(NamedTuple):
 
 
 def take_claim(leases: Leases, submission: ClaimCall) -> Claim[Any]:
-    """A claim, ours or replayed. Duplicate, Mismatch: somebody was first. Unavailable: policy.
+    """A claim, ours or replayed. Duplicate, Mismatch: another was first. Unavailable: policy.
 
     With `wait` a duplicate of one that runs waits for its end: it is replayed, or takes over.
     LeaseLost: it was to be continued, and its key is free.
@@ -408,7 +436,7 @@ def _ask(leases: Leases, submission: ClaimCall) -> ClaimOutcome:
     if secret is not None:
         return _resume(leases, call, options, secret)
     known = leases.known_record(call.key)
-    if known is not None:  # it runs in this very process: nobody needs to be asked
+    if known is not None:  # it runs in this process: no request is needed
         found = read_record(*known)
     else:
         record = running_record(leases.new_token(), seen, time(), note)
@@ -430,8 +458,8 @@ def _resume(
     if isinstance(outcome, HeldElsewhere):
         if outcome.value is None:
             return LeaseLost(call.text, None, call.name)
-        found = read_record(outcome.value, outcome.left)
-        return answer_duplicate(options, call, NO_PAYLOAD, found)
+        record = read_record(outcome.value, outcome.left)
+        return answer_duplicate(options, call, NO_PAYLOAD, record)
     since = since_in(outcome.token)
     outcome.elsewhere = max(time() - since, 0.0) if since else 0.0
     return outcome
@@ -450,8 +478,8 @@ def _wait(leases: Leases, submission: ClaimCall, running: Duplicate) -> ClaimOut
     outcome = leases.waiters.take(call, attempt)
     if not isinstance(outcome, Holding):
         return outcome
-    said = (running.message, call.name, outcome.note)
-    return Duplicate(call.text, outcome.remaining, "running", *said)
+    details = (running.message, call.name, outcome.note)
+    return Duplicate(call.text, outcome.remaining, "running", *details)
 
 
 class Claiming(Generic[R]):

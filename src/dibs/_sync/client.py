@@ -1,5 +1,5 @@
 # Generated from src/dibs/_async/client.py by unasync.py – do not edit.
-"""What users call."""
+"""`Dibs`, the client that applications create."""
 
 import functools
 import math
@@ -80,17 +80,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Dibs(Caching):
     """Short leases in Redis or Valkey: locks, submissions that are processed once, and a cache.
 
-    *target*: a URL (`redis://` `rediss://` `unix://` `valkey://` `valkeys://`
-    `redis+sentinel://` `redis+cluster://` `embedded://`), or a redis-py client whose settings
-    are taken over. *namespace*: the prefix of every key. *budget*: how long the server may stay
-    silent before it is an outage, in seconds. *connect*: how long opening a connection may take;
-    None: 2 s, or *budget* if that is longer.
-    *on_outage*: "open" proceeds unguarded, "closed" raises Unavailable. *listeners*: callables
-    that are called with every `Event`.
-
     If the environment has DIBS_DISABLED=1 when it is created, nothing is guarded: every verb
     proceeds at once, with `guarded` False, and cached functions are called; leaders wait and
     schedules pause. A WARNING is logged.
+
+    Args:
+        target: A URL (`redis://` `rediss://` `unix://` `valkey://` `valkeys://` `redis+sentinel://`
+            `redis+cluster://` `embedded://`), or a redis-py client, whose settings are used.
+        namespace: The prefix of every key.
+        budget: How long the server may stay silent before it is an outage, in seconds.
+        connect: How long opening a connection may take. None: 2 s, or *budget* if that is longer.
+        on_outage: "open" proceeds unguarded, "closed" raises Unavailable.
+        listeners: Callables that are called with every `Event`.
     """
 
     def __init__(
@@ -141,11 +142,19 @@ class Dibs(Caching):
         token: str | None = None,
         **options: Unpack[HoldKeywords],
     ) -> Hold:
-        """Hold *key* during the `with` block. Busy: another holder has it.
+        """Hold *key* during the `with` block.
 
-        *name*: what events and errors call the key (default: its first word), because a key may
-        hold personal data. *token*: continue the lease that another process has detached, and
-        never take another; LeaseLost: it has ended. UsageError: an option is invalid.
+        Args:
+            key: The key, without the namespace.
+            name: What events and errors call the key, because a key may contain personal data.
+                Default: its first word.
+            token: Continue the lease that another process detached; never acquire a new one.
+
+        Raises:
+            Busy: Another holder has the key.
+            LeaseLost: The lease of *token* has ended.
+            Unavailable: Redis is unavailable and the policy is "closed".
+            UsageError: An option is invalid.
         """
         try:  # the quickest way, because this is what most programs do most
             chosen = self._hold_options.remembered(**options)
@@ -155,8 +164,6 @@ class Dibs(Caching):
             name = public_name(key)  # once for all events
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
         if token is not None:
-            if chosen.limit is not None:
-                raise UsageError("a lease with limit= cannot be continued by a token")
             return self._new_hold(self._leases, call, secret=secret_in("hold", token))
         return self._new_hold(self._leases, call)
 
@@ -164,7 +171,19 @@ class Dibs(Caching):
     def try_hold(
         self, key: str, *, name: str | None = None, **options: Unpack[TryHoldKeywords]
     ) -> Lease | None:
-        """A lease that you release yourself. None: another holder has the key."""
+        """Acquire a lease that you release yourself.
+
+        Args:
+            key: The key, without the namespace.
+            name: What events and errors call the key, as in `hold`.
+
+        Returns:
+            The lease, or None if another holder has the key.
+
+        Raises:
+            Unavailable: Redis is unavailable and the policy is "closed".
+            UsageError: An option is invalid.
+        """
         return must_await(self._try_hold(key, name, self._try_hold_options(options)))
 
     def _try_hold(self, key: str, name: str | None, chosen: HoldOptions) -> Lease | None:
@@ -176,9 +195,15 @@ class Dibs(Caching):
         return None if isinstance(outcome, Holding) else Lease(self._leases, outcome)
 
     def peek(self, key: str) -> Holding | None:
-        """Who has *key*, and for how long. None: nobody. Unavailable: Redis is unavailable.
+        """Look up who holds *key*, and for how long.
 
-        If this process held it and does not any more, its lease is lost from now on.
+        If this process held it and no longer does, its lease counts as lost from now on.
+
+        Returns:
+            The holder and the remaining time, or None if the key is free.
+
+        Raises:
+            Unavailable: Redis is unavailable.
         """
         key_bytes = expand(self._settings.namespace, key)
         return must_await(peek(self._leases, key_bytes, public_name(key)))
@@ -193,9 +218,13 @@ class Dibs(Caching):
     ) -> Callable[[Callable[P, T]], Callable[P, T]]:
         """One call at a time for each key: `@dibs.exclusive("sync:{account.id}", ttl=30)`.
 
-        *template*: the key, with fields for the arguments of the call. *busy*: called in place
-        of the function with the Busy that would be raised, and by name with those arguments of the
-        call that it takes; its result is returned. UsageError: the function lacks a field.
+        Args:
+            template: The key, with fields for the arguments of the call.
+            busy: Called in place of the function, with the Busy that would be raised and, by name,
+                the arguments of the call that it takes. Its result is returned.
+
+        Raises:
+            UsageError: An option is invalid, or the function lacks a field.
         """
         chosen = self._exclusive_options(options)
 
@@ -216,11 +245,17 @@ class Dibs(Caching):
     def throttle(
         self, key: str, *, name: str | None = None, **options: Unpack[ThrottleKeywords]
     ) -> None:
-        """Count a call of *key*: *limit* calls each *per*, with a burst. Busy: it is one too many.
+        """Count a call of *key*: *limit* calls each *per*, with a burst.
 
-        `Busy.retry_after` is when the next call is allowed; `Busy.state` is "throttled". *name*:
-        what events and errors call the key, as in `hold`. Unavailable: Redis is unavailable and
-        the policy is "closed". UsageError: an option is invalid.
+        Args:
+            key: The key, without the namespace.
+            name: What events and errors call the key, as in `hold`.
+
+        Raises:
+            Busy: One call too many. `retry_after` is when the next one is allowed, `state`
+                "throttled".
+            Unavailable: Redis is unavailable and the policy is "closed".
+            UsageError: An option is invalid.
         """
         chosen = self._throttle_options(options)
         call = ThrottleCall(expand(self._settings.namespace, key), key, name, chosen)
@@ -229,7 +264,7 @@ class Dibs(Caching):
             raise call.busy(outcome)
 
     def _throttle(self, key: str, name: str, options: ThrottleKeywords) -> Throttling:
-        """The same for integrations, which tell their clients what is left."""
+        """Count a call for an integration, which reports to its clients how many calls are left."""
         chosen = self._throttle_options(options)
         call = ThrottleCall(expand(self._settings.namespace, key), key, name, chosen)
         return throttle(self._leases, call)
@@ -242,10 +277,14 @@ class Dibs(Caching):
         busy: OnBusy | None = None,
         **options: Unpack[ThrottleKeywords],
     ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-        """So many calls for each key: `@dibs.throttled("sms:{user}", limit=5, per=60)`.
+        """Limit the calls for each key: `@dibs.throttled("sms:{user}", limit=5, per=60)`.
 
-        *template*: the key, with fields for the arguments of the call. *busy*: as in `exclusive`.
-        UsageError: the function lacks a field.
+        Args:
+            template: The key, with fields for the arguments of the call.
+            busy: As in `exclusive`.
+
+        Raises:
+            UsageError: An option is invalid, or the function lacks a field.
         """
         chosen = self._throttled_options(options)
 
@@ -270,11 +309,19 @@ class Dibs(Caching):
     ) -> Leadership:
         """Lead during the `with` block, which begins when this process is elected.
 
-        The block gets a lease with a fence, which is renewed; if it is lost, the body is cancelled
-        and LeaseLost raised. While Redis is unavailable nobody is elected. *ttl*: how long a leader
-        that crashed keeps others from being elected. *wait*: how long to wait for the election,
-        None: for ever; after it Busy is raised, or Unavailable. *name*: what events and log lines
-        call the key (default: the key, up to its first colon).
+        The block gets a lease with a fence, which is renewed. If it is lost, the body is cancelled
+        and LeaseLost raised. While Redis is unavailable, no process is elected.
+
+        Args:
+            key: The key, without the namespace.
+            ttl: How long a leader that crashed keeps others from being elected.
+            wait: How long to wait for the election. None: for ever.
+            name: What events and log lines call the key. Default: the key, up to its first colon.
+
+        Raises:
+            Busy: Another process leads, and the wait is over.
+            Unavailable: Redis is unavailable, and the wait is over.
+            LeaseLost: The leadership was lost before the block ended.
         """
         options = functools.partial(_leader_options, self._settings, seconds(ttl, "ttl"))
         longest = patience(math.inf if wait is None else wait)
@@ -291,16 +338,21 @@ class Dibs(Caching):
         """Run a function by the clock, each time on one machine: `@dibs.scheduled("0 3 * * *", …)`.
 
         The function is returned unchanged, and runs while a `scheduler()` does. It takes no
-        argument, or one that is called `fire`. *cron*: five fields, or six with seconds first; or
-        else pass `every`. UsageError: an option is invalid, or another function has the key.
+        argument, or one that is called `fire`.
+
+        Args:
+            cron: Five fields, or six with seconds first. None: pass `every`.
+
+        Raises:
+            UsageError: An option is invalid, or another function has the key.
         """
         chosen = self._schedule_options(options)
         rule = chosen.rule(cron)
 
         def decorate(function: F) -> F:
             check_function(function)
-            made = ScheduledFunction(function, rule, chosen, self._settings)
-            register(self._schedules, made)
+            scheduled_function = ScheduledFunction(function, rule, chosen, self._settings)
+            register(self._schedules, scheduled_function)
             return function
 
         return decorate
@@ -308,8 +360,10 @@ class Dibs(Caching):
     def scheduler(self, *, drain: Seconds = 10) -> Scheduler:
         """Run the scheduled functions during the `with` block.
 
-        *drain*: how long functions that are running may go on when the block ends; then they are
-        cancelled, and another machine takes over. (A thread cannot be cancelled: it goes on.)
+        Args:
+            drain: How long running functions may go on when the block ends. Then they are
+                cancelled, and another machine takes over. (A thread cannot be cancelled: it goes
+                on.)
         """
         wait = seconds(drain, "drain", zero=True)
         return Scheduler(self._leases, self._schedules, wait)
@@ -352,13 +406,21 @@ class Dibs(Caching):
         token: str | None = None,
         **options: Unpack[ClaimKeywords],
     ) -> Claiming[Any]:
-        """Claim a submission during the `with` block. Duplicate: it was submitted before.
+        """Claim a submission during the `with` block.
 
-        *payload*: under one key, another payload is a Mismatch. *name*: what events and errors
-        call the key, as in `hold`. *note*: a text for duplicates (`Duplicate.note`), at most
-        200 characters. *token*: continue the claim that another process has detached, and never
-        make another; Duplicate: it is continued elsewhere, or done; LeaseLost: it has ended.
-        UsageError: an option is invalid.
+        Args:
+            key: The key, without the namespace.
+            payload: What must be the same for the same key.
+            name: What events and errors call the key, as in `hold`.
+            note: A text for duplicates (`Duplicate.note`), at most 200 characters.
+            token: Continue the claim that another process detached; never make a new one.
+
+        Raises:
+            Duplicate: It was submitted before; with *token*, it is continued elsewhere, or done.
+            Mismatch: It was submitted before with another payload.
+            LeaseLost: The claim of *token* has ended.
+            Unavailable: Redis is unavailable and the policy is "closed".
+            UsageError: An option is invalid.
         """
         chosen = self._claim_options(options)
         seen = NO_PAYLOAD if payload is None else fingerprint(payload)
@@ -373,7 +435,7 @@ class Dibs(Caching):
         note: str | None = None,
         token: str | None = None,
     ) -> Claiming[Any]:
-        """The same with options that were checked before: integrations make them once."""
+        """Claim with options that an integration has checked once."""
         data = expand(self._settings.namespace, key)
         call = HoldCall(data, key, name, self._holding(options))
         secret = None if token is None else secret_in("claim", token)
@@ -443,16 +505,23 @@ class Dibs(Caching):
     ) -> Any:
         """Process each submission once: `@dibs.once("order:{user_id}:{cart_id}", window=10)`.
 
-        *template*: the key, with fields for the arguments of the call. *payload*: names or dotted
-        paths of arguments that must be the same for the same key, else Mismatch. *duplicate*:
-        called in place of the function with the Duplicate that would be raised, and by name with
-        those arguments of the call that it takes; its result is returned. *ignore*: arguments that
-        make no difference, where the template has no field.
-        *within*: opens a transaction of your database, such as `sessionmaker.begin`; the function
-        gets what it yields as its first argument, and the record of the key commits with its work.
-        *retry*: how often the function is called again after a serialization failure or deadlock.
-        Duplicate: it was submitted before. UsageError: a field is missing; with "replay", the
-        template has none.
+        Calling the function raises what entering `claim` raises.
+
+        Args:
+            template: The key, with fields for the arguments of the call.
+            payload: Names or dotted paths of arguments that must be the same for the same key;
+                otherwise the call raises Mismatch.
+            duplicate: Called in place of the function, with the Duplicate that would be raised and,
+                by name, the arguments of the call that it takes. Its result is returned.
+            within: Opens a transaction of your database, such as `sessionmaker.begin`. The function
+                gets what it yields as its first argument; the record of the key commits with its
+                work.
+            retry: How often the function is called again after a serialization failure or deadlock.
+            ignore: Arguments that make no difference, where the template has no field.
+
+        Raises:
+            UsageError: An option is invalid, a field is missing, or the template has none with
+                "replay".
         """
         chosen = self._once_options(options)
         paths = checked_paths(payload)
@@ -465,22 +534,23 @@ class Dibs(Caching):
         ) -> Callable[..., Any]:
             check_function(function)
             shown = function if opener is None else opener.shown(function)
-            made, ignored = chosen, check_ignored(template, shown, ignore)
+            terms, ignored = chosen, check_ignored(template, shown, ignore)
             if chosen.after == "replay":
                 check_fields(template, shown, ignored)
             # What is never kept needs no codec, whatever its type.
             if options.get("type") is None and chosen.after == "replay":
-                made = self._once_options({**options, "type": returned_type(function)})
-            namespace, holding = self._settings.namespace, self._holding(made)
+                terms = self._once_options({**options, "type": returned_type(function)})
+            namespace, holding = self._settings.namespace, self._holding(terms)
             return once(
-                function, self._leases, namespace, template, made, holding, paths, duplicate,
+                function, self._leases, namespace, template, terms, holding, paths, duplicate,
                 self._new_claiming, opener,
             )  # fmt: skip
 
         return decorate
 
-    def _within(self, opener: Any, options: ClaimOptions) -> Within:
-        """Opens the transactions of jobs. UsageError: *opener* cannot be called."""
+    @staticmethod
+    def _within(opener: Any, options: ClaimOptions) -> Within:
+        """Opens the transactions of jobs and endpoints. UsageError: *opener* cannot be called."""
         return Within(opener, 0, options)
 
     # ---- inspecting
@@ -494,7 +564,7 @@ class Dibs(Caching):
     # ---- the end
 
     def close(self) -> None:
-        """Close. Leases that are still held expire. May be called twice."""
+        """Close the client; a second call does nothing. Leases that are still held expire."""
         try:
             self._leases.ends.finish()
         finally:

@@ -54,7 +54,7 @@ _log = logging.getLogger("dibs")
 _ASK_AGAIN = 0.2
 """Seconds between two questions for the map, while it is old or a node is out."""
 _KEEP_FOR = 60.0
-"""Seconds for which a node that has no slots any more is remembered."""
+"""Seconds for which a node that has lost its slots is remembered."""
 
 
 class Route:
@@ -70,7 +70,7 @@ class Route:
         self.out: tuple[Cause, float] | None = None
         """Why it is out, and since when; None: it is not."""
         self.left_at: float | None = None
-        """Since when it has no slots; None: it has some, or nobody knows."""
+        """Since when it has no slots; None: it has some, or it is not known."""
 
 
 class ClusterMap(ABC):
@@ -130,11 +130,11 @@ class ClusterMap(ABC):
 
     @abstractmethod
     def post(self, request: Request) -> None:
-        """Deliver *request* though nobody waits for it."""
+        """Deliver *request*, for which no caller waits."""
 
     @abstractmethod
     def _send_on(self, request: Request) -> None:
-        """Deliver *request* where its key is, though nobody waits for it."""
+        """Deliver *request*, for which no caller waits, to the node of its key."""
 
     def ready(self, now: float) -> Engine:
         """What the cluster can do. Outage: no node answers."""
@@ -147,7 +147,7 @@ class ClusterMap(ABC):
     # ---- the map
 
     def _find(self, key: bytes, now: float) -> Route:
-        """Who has *key*. Outage: nobody, or nobody can be asked."""
+        """The node of *key*. Outage: there is none, or no node answers."""
         route = self._map[slot_of(key)]
         if route is None and not self._has_map:
             self._ask_together(now)
@@ -185,7 +185,7 @@ class ClusterMap(ABC):
     def _ask_slots(self, now: float) -> None:
         """Ask for the map: those we know, then the seeds. Outage: none of them answers.
 
-        Nobody waits for one node after the other: without a map, all are asked at the same time.
+        Without a map, all nodes are asked at the same time, not one after the other.
         """
         known = [route.node for route in list(self._routes.values()) if route.left_at is None]
         nodes = where_to_ask(known, self._out, self._seeds)
@@ -211,7 +211,7 @@ class ClusterMap(ABC):
         return bool(slots)
 
     def _read_map(self, slots: list[Range]) -> None:
-        """Use a new map, and leave nodes that are not on it any more."""
+        """Use a new map, and leave nodes that are no longer on it."""
         routes = {each.node: self._route(each.node) for each in slots}
         fresh: list[Route | None] = [None] * SLOTS
         for start, end, node in slots:
@@ -230,7 +230,7 @@ class ClusterMap(ABC):
             self.post(request)
 
     def _open(self, route: Route) -> None:
-        """Connect to a node that is new on the map before somebody needs it."""
+        """Connect to a node that is new on the map before it is needed."""
         try:
             route.transport.ready(monotonic())
             self._learn(route)
@@ -244,7 +244,7 @@ class ClusterMap(ABC):
         return route.out is not None or now - route.left_at > _KEEP_FOR
 
     def _leave(self, route: Route, now: float) -> None:
-        """A node has no slots any more: close its transport; its outbox goes to its successor."""
+        """A node has lost its slots: close its transport; its outbox goes to its successor."""
         self._ended(route, now)
         self._threads.spawn(route.transport.close)
         for request in self._undelivered.take(route.node, now):
@@ -263,7 +263,7 @@ class ClusterMap(ABC):
     # ---- nodes that are out
 
     def reconnect(self) -> None:
-        """The map is old, or a node may not be the master any more: ask who has which slot."""
+        """The map is old, or a node may no longer be the master: ask who has which slot."""
         self._map_is_old = True
         self._look_after_map()
 
@@ -401,7 +401,7 @@ class ClusterTransport(ClusterMap):
     def _follow(self, request: Request, reply: Any, route: Route) -> Any:
         """The reply from where the key is, if *reply* says that it is elsewhere.
 
-        Each node has a budget of its own: the time that another one took is not its silence.
+        Each node has a separate budget: the time that another one took is not its silence.
         Nor is the time in which this process did not read an answer that had come.
         """
         limit, is_over = TimeLimit(self._limits.budget), False
@@ -478,7 +478,7 @@ class ClusterTransport(ClusterMap):
         return [self.send(request, now) for request in requests]
 
     def post(self, request: Request) -> None:
-        """Deliver *request* though nobody waits for it."""
+        """Deliver *request*, for which no caller waits."""
         slot = slot_of(request.key)
         route = self._map[slot]
         if route is None:
@@ -487,7 +487,7 @@ class ClusterTransport(ClusterMap):
                 self.reconnect()
             return
         if slot in self._moving or route.engine is None:
-            # Where it has to go is known only after asking; or nobody has been there yet.
+            # Its node is known only after asking, or there is no connection to it yet.
             self._send_on(request)
             return
         if route.out is not None:
@@ -495,16 +495,16 @@ class ClusterTransport(ClusterMap):
         route.transport.post(request)
 
     def _send_on(self, request: Request) -> None:
-        """Deliver *request* where its key is, though nobody waits for it."""
+        """Deliver *request*, for which no caller waits, to the node of its key."""
         self._threads.spawn(functools.partial(self._deliver, request))
 
     def _deliver(self, request: Request) -> None:
         try:
-            again = worth_repeating(request, self.send(request, monotonic()))
+            repeat = worth_repeating(request, self.send(request, monotonic()))
         except Outage as outage:  # of a node: its transport delivers it
-            again = request if outage.cause.code == "tryagain" else None
-        if again is not None:
-            self.deliver_later(again)
+            repeat = request if outage.cause.code == "tryagain" else None
+        if repeat is not None:
+            self.deliver_later(repeat)
 
     def deliver_later(self, request: Request) -> None:
         """Deliver *request* when its node has another connection."""
@@ -536,7 +536,7 @@ class ClusterTransport(ClusterMap):
         return Tracked(reply if request.replies > 1 else [reply], tracked=False)
 
     def track_all(self, asked: list[tuple[Request, Wake]], now: float) -> list[Tracked]:
-        """The same for many requests, one after the other."""
+        """Send many requests, one after the other."""
         return [self.track(request, wake, now) for request, wake in asked]
 
     def changed(self, key: bytes) -> None:
@@ -549,6 +549,6 @@ class ClusterTransport(ClusterMap):
         return any(route.transport.is_behind(now) for route in list(self._routes.values()))
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
-        """*wake* is not called any more."""
+        """Stop calling *wake*."""
         for route in list(self._routes.values()):
             route.transport.unwatch(key, wake)

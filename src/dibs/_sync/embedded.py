@@ -47,7 +47,7 @@ class EmbeddedServer:
         self.is_started = True
 
     def _restart(self) -> None:
-        """Start the server again if it has ended. Its data is lost; leases of it run out."""
+        """Start the server again if it has ended. Its data is lost; its leases expire."""
         if self._server is not None and not self._server.alive:
             self._server = self._server.rejoin()
 

@@ -61,7 +61,7 @@ class Leadership:
         deadline, call = since + self._call.options.wait, self._call
         while True:
             try:
-                taken = self._leases.waiters.take(call, self._leases.attempt)
+                outcome = self._leases.waiters.take(call, self._leases.attempt)
             except Unavailable:
                 left = deadline - monotonic()
                 if left <= 0:
@@ -70,9 +70,9 @@ class Leadership:
                 left = max(deadline - monotonic(), 0.0)
                 call = HoldCall(call.key, call.text, call.given_name, self._options(left))
                 continue
-            if isinstance(taken, Holding):
-                raise busy_error(self._leases, call, taken)
-            return taken
+            if isinstance(outcome, Holding):
+                raise busy_error(self._leases, call, outcome)
+            return outcome
 
     def __exit__(
         self,

@@ -18,8 +18,11 @@ from .._core.lease import (
     Holding,
     LeaseState,
     Verb,
+    detached_permit,
     extend_request,
+    give_permit_request,
     hand_back_request,
+    keep_permit_request,
     lend,
     read_resume,
     resume_request,
@@ -44,7 +47,7 @@ def lost_error(state: LeaseState) -> LeaseLost:
 
 
 def detach_lease(leases: Leases, lease: LeaseState, verb: Verb, ttl: float) -> str:
-    """Keep the key for *ttl* without anybody renewing it; the token with which it is continued.
+    """Keep the key for *ttl* without renewing it; return the token to continue it with.
 
     LeaseLost: it has ended. Unavailable: the store is out and the policy is "closed". One that was
     lent raises neither: its token may have been used.
@@ -57,11 +60,10 @@ def detach_lease(leases: Leases, lease: LeaseState, verb: Verb, ttl: float) -> s
         raise UsageError(f"this {verb} has ended; detach it before it ends")
     if lease.is_lost_at(monotonic()):
         raise lost_error(lease)
-    if lease.call.options.limit is not None:
-        raise UsageError("a lease with limit= cannot be detached")
     secret = UNGUARDED
     if lease.guarded:
-        secret = _hand_over(leases, lease, ttl)
+        is_permit = lease.call.options.limit is not None
+        secret = (_give_permit if is_permit else _hand_over)(leases, lease, ttl)
     held = leases.drop(lease)
     lease.is_detached = True
     leases.waiters.wake_next(lease.call.key)
@@ -70,7 +72,7 @@ def detach_lease(leases: Leases, lease: LeaseState, verb: Verb, ttl: float) -> s
 
 
 def _hand_over(leases: Leases, lease: LeaseState, ttl: float) -> bytes:
-    """Give the key a secret that nobody renews. With the policy "open" an outage is no error."""
+    """Give the key a secret that is not renewed. With "open" an outage is no error."""
     token = leases.new_token()
     try:
         leases.renewer.confirm(lease)
@@ -83,6 +85,43 @@ def _hand_over(leases: Leases, lease: LeaseState, ttl: float) -> bytes:
         if call.options.on_outage == "closed":
             raise Unavailable(outage.cause, call.name) from None
     return secret_of(token)
+
+
+def _give_permit(leases: Leases, lease: LeaseState, ttl: float) -> bytes:
+    """The same for a permit."""
+    lease.is_over = True  # or a renewal would look for a token that it does not have any more
+    try:
+        return _rename_permit(leases, lease, ttl)
+    except BaseException:
+        lease.is_over = False
+        if lease.call.options.renew:
+            leases.renewer.keep(lease)
+        raise
+
+
+def _rename_permit(leases: Leases, lease: LeaseState, ttl: float) -> bytes:
+    call, secret = lease.call, secret_of(leases.new_token())
+    is_closed = call.options.on_outage == "closed"
+    until = 0.0 if is_closed else lease.deadline
+    try:
+        now, _ = leases.store.opened()
+        request = give_permit_request(lease, secret, milliseconds(ttl), until)
+        outcome = read_resume(leases.store.ask(request, now), call.options)
+    except Outage as outage:
+        leases.events.emit("outage", call.name, cause=outage.cause)
+        if is_closed:
+            leases.store.transport.post(keep_permit_request(lease, secret))
+            raise Unavailable(outage.cause, call.name) from None
+    except DibsError:
+        raise
+    except BaseException:  # cancelled: it stays ours
+        leases.store.transport.post(keep_permit_request(lease, secret))
+        raise
+    else:
+        if isinstance(outcome, HeldElsewhere):
+            raise lost_error(lease)
+    lease.token = detached_permit(secret)
+    return secret
 
 
 def _let_go(leases: Leases, lease: LeaseState, verb: Verb, ttl: float) -> str:
@@ -105,7 +144,7 @@ def _let_go(leases: Leases, lease: LeaseState, verb: Verb, ttl: float) -> str:
 
 
 def reattach(leases: Leases, lease: LeaseState) -> bool:
-    """Make a detached lease ours again, to end it: whoever was to continue it will not.
+    """Make a detached lease ours again, to end it: no process will continue it.
 
     False: it was not detached here. One that is continued already has another secret, so that
     ending it has no effect.
@@ -130,7 +169,7 @@ def resume(leases: Leases, call: HoldCall, secret: bytes) -> LeaseState | HeldEl
         return leases.unguarded(call, token, now, _NOT_GUARDED)
     try:
         now, engine = store.opened()
-        must_allow(engine, "renew")
+        must_allow(engine, "renew" if call.options.limit is None else "limit")
         replies = store.ask(resume_request(call.key, call.options, secret, token), now)
     except Outage as outage:
         if outage.sent:
@@ -139,7 +178,7 @@ def resume(leases: Leases, call: HoldCall, secret: bytes) -> LeaseState | HeldEl
     except DibsError:
         raise
     except BaseException:
-        # Cancelled, or a signal handler raised: it may be ours, and nobody would know.
+        # Cancelled, or a signal handler raised: it may be ours, and would not be released.
         _hand_back(leases, call, secret, token)
         raise
     outcome = read_resume(replies, call.options)
@@ -197,56 +236,73 @@ class Lease:
 
     @property
     def token(self) -> str:
-        """The value of the key on the server. Whoever has it can release the lease."""
+        """The value of the key on the server. A process that has it can release the lease."""
         return self._state.token.decode()
 
     @property
     def fence(self) -> int | None:
-        """A number that grows with every lease of this key; None: not requested (`fence=True`)."""
+        """A number that grows with every lease of this key, or None without `fence=True`."""
         return self._state.fence
 
     @property
     def guarded(self) -> bool:
-        """False: Redis was unavailable and the policy let you through; nobody is excluded."""
+        """Whether Redis granted it; if not, other holders are not excluded."""
         return self._state.guarded
 
     @property
     def remaining(self) -> float:
-        """Seconds until it expires, by the local clock; 0.0: it has ended."""
+        """Seconds until it expires, by the local clock; 0.0 if it has ended."""
         return 0.0 if self._state.is_over else max(self._state.deadline - monotonic(), 0.0)
 
     @property
     def lost(self) -> bool:
-        """True: it ended before you released it; another holder may have the key. Stop writing."""
+        """Whether it ended before you released it; another holder may have it, so stop writing."""
         return self._state.is_lost_at(monotonic())
 
     def check(self) -> None:
-        """Return if you still hold the lease. LeaseLost: you do not."""
+        """Return if you still hold the lease.
+
+        Raises:
+            LeaseLost: You do not.
+        """
         if self.lost:
             raise lost_error(self._state)
 
     def extend(self, ttl: Seconds) -> bool:
-        """Extend it to *ttl* from now. False: not extended; check `lost` before you go on.
+        """Extend it to *ttl* from now.
 
-        Unavailable: Redis is unavailable and the policy is "closed". True: extended.
+        Returns:
+            False if it was not extended; check `lost` before you go on.
+
+        Raises:
+            Unavailable: Redis is unavailable and the policy is "closed".
         """
         return must_await(self._leases.extend(self._state, seconds(ttl, "ttl")))
 
     def release(self) -> bool:
-        """Release the key. False: you did not hold it any more; no other holder's key is touched.
+        """Release the key.
 
         With `at_least` the key stays taken until that time is over; the call does not wait for it.
         If Redis does not answer, the release is sent when Redis is available again, unless the
         lease has expired by then.
+
+        Returns:
+            False if you no longer held it. The key of another holder is not touched.
         """
         return self._leases.end(self._state)
 
     def detach(self, *, ttl: Seconds) -> str:
         """Hand it over to another process, which continues it with `hold(key, token=…)`.
 
-        The key stays taken for *ttl*; this process neither renews nor releases it any more, unless
-        the block ends by an exception before another process has continued it. Returns the token.
-        LeaseLost: it had ended. Unavailable: Redis is unavailable and the policy is "closed".
+        The key stays taken for *ttl*. This process no longer renews or releases it, unless the
+        block ends by an exception before another process has continued it.
+
+        Returns:
+            The token.
+
+        Raises:
+            LeaseLost: It had ended.
+            Unavailable: Redis is unavailable and the policy is "closed".
         """
         return detach_lease(self._leases, self._state, "hold", seconds(ttl, "ttl"))
 
@@ -262,7 +318,7 @@ class Lease:
 
 
 class RenewedLease(Lease):
-    """A lease that is kept alive – as long as anybody but dibs itself refers to it."""
+    """A lease that is renewed as long as the caller refers to it."""
 
     __slots__ = ("_was_lost",)
 
@@ -281,7 +337,7 @@ class RenewedLease(Lease):
         return self._was_lost
 
     def __del__(self) -> None:
-        # Nobody can release it any more. Listeners get it later: this runs wherever garbage is
+        # It can no longer be released. Listeners get it later: this runs wherever garbage is
         # collected, also inside a listener that holds a lock.
         state = self._state
         if state.is_over or state.is_lost:
@@ -322,38 +378,38 @@ class Hold:
     def take(self) -> Holding | None:
         """Take it before the block begins. None: it is taken; or else who has it."""
         since = monotonic()
-        taken = self._leases.take(self._call)
+        outcome = self._leases.take(self._call)
         if self._leases.events.wants_holds:
-            self._leases.events.taken(self._call, taken, since)
-        if isinstance(taken, Holding):
-            return taken
-        self._given = taken
+            self._leases.events.taken(self._call, outcome, since)
+        if isinstance(outcome, Holding):
+            return outcome
+        self._given = outcome
         return None
 
     def __enter__(self) -> Lease:
         leases, call = self._leases, self._call
         if self._secret is not None:
-            taken = resume_hold(leases, call, self._secret)
+            outcome = resume_hold(leases, call, self._secret)
         elif self._given is not None:
-            taken = self._given
+            outcome = self._given
         else:
             is_wanted = leases.events.wants_holds
             since = monotonic() if is_wanted else 0.0
-            taken = leases.take(call)
+            outcome = leases.take(call)
             if is_wanted:
-                leases.events.taken(call, taken, since)
-        if isinstance(taken, Holding):
-            raise busy_error(leases, call, taken)
+                leases.events.taken(call, outcome, since)
+        if isinstance(outcome, Holding):
+            raise busy_error(leases, call, outcome)
         if self._state is not None:
-            leases.end(taken)
+            leases.end(outcome)
             raise UsageError("this hold is already in use; call hold() for each with block")
-        self._state = taken
-        if not call.options.renew or not taken.guarded:
-            return Lease(leases, taken)
+        self._state = outcome
+        if not call.options.renew or not outcome.guarded:
+            return Lease(leases, outcome)
         # Referred to here, because a block may not care for its lease. Made before it is renewed:
         # if a signal handler raises, it is collected, and ends that.
-        lease = self._lease = RenewedLease(leases, taken)
-        self._keep_alive(taken)
+        lease = self._lease = RenewedLease(leases, outcome)
+        self._keep_alive(outcome)
         return lease
 
     def _keep_alive(self, state: LeaseState) -> None:
@@ -389,7 +445,7 @@ class Hold:
     def _leave(self, state: LeaseState, error: BaseException | None) -> None:
         body, self._body = self._body, None
         if error is not None and state.is_detached:
-            reattach(self._leases, state)  # whoever was to continue it may never get its token
+            reattach(self._leases, state)  # its token may never reach another process
         if body is not None and body.leave(error):
             with contextlib.suppress(DibsError):
                 self._leases.end(state)

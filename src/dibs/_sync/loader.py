@@ -47,7 +47,7 @@ _REASONS = {"missing": "miss", "stale": "stale", "outdated": "outdated", "poison
 
 
 class Loader:
-    """Loads, on behalf of everybody who waits."""
+    """Loads, on behalf of all callers that wait."""
 
     def __init__(
         self,
@@ -74,17 +74,17 @@ class Loader:
 
     def claim(self, request: LoadRequest, token: bytes, when: bytes) -> Reading:
         """What the store has, and whether we load it. UsageError: the key is a lease's."""
-        [found] = self.claim_all([(request.keys, token, when)])
-        if isinstance(found, Exception):
-            raise found
-        if found.state == "held":
+        [reading] = self.claim_all([(request.keys, token, when)])
+        if isinstance(reading, Exception):
+            raise reading
+        if reading.state == "held":
             raise UsageError(HELD)
-        return found
+        return reading
 
     def claim_all(
         self, asked: list[tuple[CacheKeys, bytes, bytes]]
     ) -> list[Reading | Exception]:
-        """The same for many values, in one write; or what became of that claim."""
+        """Claim many values, in one write; or the error for that request."""
         now, engine = self._store.opened()
         if engine.refused:
             must_allow(engine, "load")
@@ -148,7 +148,7 @@ class Loader:
     ) -> list[LoadAnswer | Exception]:
         """Load many values by one call, keep their locks alive meanwhile, store them.
 
-        *split*: what the call returned, as a value for each, or an Absent. If somebody
+        *split*: what the call returned, as a value for each, or an Absent. If a caller
         deletes a value meanwhile, its result is not stored, and who asks later starts a new load.
         """
         since = monotonic()
@@ -179,7 +179,7 @@ class Loader:
         return load_in_span(self._events, keys.name, reason, limited)
 
     def _begin_all(self, claims: list[LoadClaim], since: float) -> list[Callable[[], None]]:
-        """Have the locks kept alive. Returns what keeps later callers from joining."""
+        """Have the locks renewed. Returns what keeps later callers from joining."""
         try:
             return [self._begin(claim, since) for claim in claims]
         except BaseException:  # no thread to be had, or a signal handler raised
@@ -198,7 +198,7 @@ class Loader:
         return functools.partial(self._memory.forget_loads, request.keys.key)
 
     def _stop_renewing(self, token: bytes) -> None:
-        """It is not kept alive any more."""
+        """Stop renewing it."""
         _, lock = self._leading.pop(token, (None, None))
         if lock is not None:
             lock.is_over = True
@@ -208,14 +208,14 @@ class Loader:
     ) -> list[Versions]:
         """Watch values and their tags for changes. Returns the versions of the tags."""
         versions = self._begin_tags(claims)
-        asked: list[tuple[Request, Wake]] = []
+        watches: list[tuple[Request, Wake]] = []
         for claim, forget in zip(claims, forgets, strict=True):
             keys = claim.request.keys
-            asked.append((watch_request(keys.key), forget))
-            asked += [(version_request(tag), forget) for tag in keys.tags]
+            watches.append((watch_request(keys.key), forget))
+            watches += [(version_request(tag), forget) for tag in keys.tags]
         ended = self._store.recoveries
         try:
-            answers = iter(self._store.transport.track_all(asked, monotonic()))
+            answers = iter(self._store.transport.track_all(watches, monotonic()))
         except Outage:
             for claim in claims:
                 self._memory.begin_unwatched(claim.request.keys.key, claim, ended)
@@ -265,13 +265,13 @@ class Loader:
         try:
             replies = self._store.ask_all(requests, monotonic())
         except Outage:
-            return True  # nobody can tell
+            return True  # it cannot be known
         if isinstance(replies[0], Outage):
             return True
         return read_validity(replies[0], lock) and read_versions(replies[1:]) == versions
 
     def end_orphaned(self) -> None:
-        """End the loads of an event loop that was closed meanwhile: nobody else would."""
+        """End the loads of an event loop that was closed meanwhile, and so cannot end them."""
         before, self._loop = self._loop, current_loop()
         if before is None or before is self._loop:
             return
@@ -307,7 +307,7 @@ class Loader:
         return LoadAnswer(packed(request.options.codec, value, request.keys.name)[1], math.inf)
 
     def load_unstored(self, request: LoadRequest) -> LoadAnswer:
-        """Our own load, not stored, while somebody else's takes too long.
+        """Our own load, not stored, while that of another process takes too long.
 
         Who asked after it had begun may share it if the other load is still valid when it ends:
         then the value was not deleted in between.
@@ -319,7 +319,7 @@ class Loader:
         return LoadAnswer(answer.value, ended if is_unchanged else since)
 
     def _validity(self, request: LoadRequest) -> Any:
-        """The load that is under way, and the tags. None: nobody can tell."""
+        """The load that is under way, and the tags. None: it cannot be known."""
         tags = [version_request(tag) for tag in request.keys.tags]
         try:
             return self._store.ask_all([validity_request(request.keys), *tags], monotonic())
@@ -346,7 +346,7 @@ class BackgroundLoad:
 
 
 class Refresher:
-    """Loads that nobody waits for, while everybody reads what is there."""
+    """Loads in the background, while callers read the stored value."""
 
     def __init__(self, events: EventSink, leases: Leases, loader: Loader) -> None:
         self._events = events
@@ -362,7 +362,7 @@ class Refresher:
         """When a refresh may be tried again; not while one is under way."""
 
     def refresh(self, request: LoadRequest, *, force: bool) -> None:
-        """Let one of all processes load it again, while everybody reads what is there."""
+        """Let one of all processes load it again, while callers read the stored value."""
         key = request.keys.key
         if self._threads.is_orphaned:
             self._next_try.clear()  # what was under way ended with its event loop
@@ -379,7 +379,7 @@ class Refresher:
         requests: list[LoadRequest],
         work: Callable[[list[LoadRequest]], set[bytes]],
     ) -> None:
-        """The same for many, by one piece of *work*, which returns the keys that it has loaded."""
+        """Refresh many, by one piece of *work*, which returns the keys that it has loaded."""
         if self._threads.is_orphaned:
             self._next_try.clear()
         with self._guard:
@@ -408,7 +408,7 @@ class Refresher:
                     self._try_later(request)
 
     def lead(self, request: LoadRequest, token: bytes, reading: Reading) -> BackgroundLoad | None:
-        """The same, where the claim is ours already. None: it could not be begun."""
+        """Refresh it, where the claim is ours already. None: it could not be begun."""
         self._begin(request)
         load = BackgroundLoad()
         work = functools.partial(self._run, load, request, token, reading)
@@ -440,7 +440,7 @@ class Refresher:
         return False
 
     def _start(self, work: Callable[[], Any]) -> bool:
-        """Start it in the background; in a trace of its own."""
+        """Start it in the background, in a separate trace."""
         if self._events.tracers:
             work = functools.partial(work_in_background, self._events, self._events.origins(), work)
         return self._threads.spawn(work)
@@ -468,7 +468,7 @@ class Refresher:
         self._next_try.pop(request.keys.key, None)
 
     def _try_later(self, request: LoadRequest) -> None:
-        """Somebody else loads it, or the load failed: its lock stands, so asking is of no use."""
+        """Another process loads it, or the load failed: its lock stands, so do not ask."""
         options = request.options
         pause = max(min(options.lock_ttl, options.ttl), options.poll)
         self._next_try[request.keys.key] = monotonic() + pause

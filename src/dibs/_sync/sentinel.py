@@ -1,7 +1,7 @@
 # Generated from src/dibs/_async/sentinel.py by unasync.py – do not edit.
 """The master of a Sentinel service: found by asking its sentinels, and watched.
 
-A process that stays on a master that has been replaced shares its keys with nobody. So one
+A process that stays on a master that was replaced sees other keys than the rest. So one
 connection is subscribed to what a sentinel publishes, and all sentinels are asked once a second.
 When the master is another server, the connections to the old one are closed, and what was on its
 way there is sent again to the new one.
@@ -60,7 +60,7 @@ class MasterConnection(_Connection):
         self._sentinels = sentinels
 
     def connect(self) -> None:
-        """Connect to the master. ConnectionError: nobody knows one, or it is none any more."""
+        """Connect to the master. ConnectionError: none is known, or it no longer is one."""
         self.master = self._sentinels.master()
         self.host, self.port = self._sentinels.address_of(self.master)
         super().connect()  # pyright: ignore[reportUnknownMemberType]
@@ -155,7 +155,7 @@ class Sentinels:
             return
         _log.info("dibs: Sentinel reports a new master: %s:%s", known.host, known.port)
         if why == "connecting":
-            # Whoever opens a connection may hold a lock that closing the others needs.
+            # A caller that opens a connection may hold a lock that closing the others needs.
             self._threads.spawn(self._leave_old)
         else:
             self._leave_old()
@@ -172,12 +172,14 @@ class Sentinels:
         self.transport.reconnect()
 
     def _ask(self) -> list[Master]:
-        """What the sentinels say that answer. One that has not answered is left alone for a time,
-        unless nobody else answers."""
+        """Return the replies of the sentinels that answer.
+
+        One that has not answered is left alone for a time, unless no other answers.
+        """
         now = monotonic()
         failed = {n for n, at in self._failed_at.items() if now - at < ASK_AFTER_FAILURE}
-        everybody = range(len(self._clients))
-        answers = self._ask_each([number for number in everybody if number not in failed])
+        numbers = range(len(self._clients))
+        answers = self._ask_each([number for number in numbers if number not in failed])
         return answers or self._ask_each(list(failed))
 
     def _ask_each(self, numbers: list[int]) -> list[Master]:
@@ -247,7 +249,7 @@ class Sentinels:
             while self._goes_on(here):
                 self._look_quietly(self._news(subscription, here))
         except GeneratorExit:
-            raise  # the event loop was closed: nothing can be awaited any more
+            raise  # the event loop was closed: nothing can be awaited
         except BaseException:
             self._unsubscribe(subscription)
             raise
@@ -267,7 +269,7 @@ class Sentinels:
         return "asked"
 
     def _look_quietly(self, why: str) -> None:
-        """Whatever goes wrong: nobody else watches."""
+        """Go on whatever goes wrong: this is the only watcher."""
         if self._closed:
             return
         try:

@@ -40,7 +40,7 @@ class TracedHold(Hold):
         self._span: Any = None
 
     def take(self) -> Holding | None:
-        """The same; a refusal ends the span."""
+        """Enter it; a refusal ends the span."""
         span, since = self._leases.events.span("hold", self._call.name), monotonic()
         try:
             refusal = super().take()
@@ -89,7 +89,7 @@ class TracedClaiming(Claiming[Any]):
         self._span: Any = None
 
     def take(self) -> Claim[Any]:
-        """The same; a refusal ends the span."""
+        """Enter it; a refusal ends the span."""
         call = self._submission.call
         span, since = self._leases.events.span("claim", call.name), monotonic()
         try:
@@ -183,7 +183,7 @@ def _outcome_of(state: LeaseState | None, usual: str) -> str:
 def load_in_span(
     events: EventSink, name: str, reason: str, load: Callable[[], Any]
 ) -> Any:
-    """What *load* returns. Whoever joins the flight that we are in is linked to the span."""
+    """What *load* returns. Callers who join our flight are linked to the span."""
     span, flight = events.span("load", name, reason), current_flight()
     if flight is not None:
         flight.origins = span.origins
@@ -208,7 +208,7 @@ def _failure(error: BaseException) -> str:
 
 
 def join_in_span(events: EventSink, name: str, flight: Flight) -> Any:
-    """What somebody else's flight in this process finds; the span is linked to its load."""
+    """What another caller's flight in this process finds; the span is linked to its load."""
     span = events.span("wait", name)
 
     def join() -> Any:
@@ -230,7 +230,7 @@ def follow_in_span(
 def work_in_background(
     events: EventSink, origins: Origins, work: Callable[[], Any]
 ) -> Any:
-    """Do *work*, in a thread or task of its own: its spans begin a trace, linked to *origins*."""
+    """Do *work* in a separate thread or task: its spans begin a trace, linked to *origins*."""
     events.begin_in_background(origins)
     return work()
 
@@ -238,6 +238,6 @@ def work_in_background(
 def run_in_span(
     events: EventSink, name: str, work: Callable[[], Any]
 ) -> Any:
-    """A run of a scheduled function: a trace of its own."""
+    """A run of a scheduled function: a separate trace."""
     events.begin_in_background(events.origins())
     return _work(events.span("run", name), work, "finished")

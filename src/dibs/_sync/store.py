@@ -118,7 +118,7 @@ class Store:
     def ask_all(self, requests: list[Request], now: float) -> list[Any]:
         """The replies to many requests, in one write; a list for each that has several.
 
-        Outage or UsageError, as values: what became of that one. Outage, raised: of all of them.
+        An Outage or UsageError among them is that of one request; an Outage that is raised, of all.
         """
         if self.scripts.send_whole(self.transport.engine, now):
             requests = _with_scripts_each(requests)
@@ -145,7 +145,7 @@ class Store:
     ) -> list[Any]:
         """*replies*, where the server lacked scripts those after it was given them.
 
-        Each script is sent once; whoever still lacks it, as another node of a cluster does, gets
+        Each script is sent once; a server that still lacks it, as another node of a cluster, gets
         it with every request.
         """
         for give in (with_scripts_once, _with_scripts_each):
@@ -228,7 +228,7 @@ class Store:
 
     def _outage_began(self, cause: Cause) -> None:
         if self.is_closed:
-            return  # nobody who could be affected
+            return  # no caller is affected
         self.outages.began(cause, monotonic())
 
     def _recovered(self, cause: Cause, lasted: float) -> None:

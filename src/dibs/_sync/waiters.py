@@ -21,7 +21,7 @@ _LOOK_AGAIN = 2.0
 _POLL = 0.1
 """Where the server cannot push changes: how often to look."""
 _RENEWED = 0.05
-"""A key that has this much more time than it should was renewed or taken anew, in seconds."""
+"""A key that has this much more time than it should was renewed or acquired again, in seconds."""
 _JUST_AFTER = 0.002
 """An expiry is not announced; look this much after it."""
 _NOTE_AFTER = 1.0
@@ -48,14 +48,14 @@ class Queue:
         self._pushes = Pushes()
 
     def is_note_due(self, now: float) -> bool:
-        """Whether it is to be noted, or noted again, that somebody waits here."""
+        """Whether to note, or note again, that this process waits."""
         is_due = now - self._since >= _NOTE_AFTER and now - self._noted_at >= NOTE_EVERY
         if is_due:
             self._noted_at = now
         return is_due
 
     def note_by(self, who: bytes) -> bytes:
-        """What is noted: the same as long as somebody waits here."""
+        """What is noted, unchanged as long as a caller waits here."""
         return b"%b %d" % (who, self._wall * 1000)
 
     @property
@@ -65,7 +65,7 @@ class Queue:
 
     @property
     def holding(self) -> Holding | None:
-        """Who has the key, as far as anybody here knows; None: nobody has asked yet."""
+        """Who has the key, as far as this process knows; None: it has not asked yet."""
         if self._answer is None:
             return None
         left = self._answered_at + self._answer.remaining - monotonic()
@@ -124,7 +124,7 @@ class Waiters:
         self.open()
 
     def open(self) -> None:
-        """Begin with nobody waiting; again in a forked child."""
+        """Begin without waiters; again in a forked child."""
         self.queues: dict[bytes, list[Queue]] = {}
         """Key → its queue; several, if some who wait have another limit than others."""
         self.guard = Guard()
@@ -151,7 +151,7 @@ class Waiters:
             queue.wake()
 
     def wake_all(self) -> None:
-        """Everybody looks for themselves."""
+        """Each waiter looks for itself."""
         for key in list(self.queues):
             self.wake_next(key)
 
@@ -159,7 +159,7 @@ class Waiters:
         loop, limit = current_loop(), call.options.limit
         with self.guard:
             if loop is not self._loop:
-                # Whoever waits in these queues does so in a loop that was closed.
+                # The waiters in these queues belong to a loop that was closed.
                 self._loop, self.queues = loop, {}
             queues = self.queues.setdefault(call.key, [])
             queue = next((each for each in queues if each.limit == limit), None)
@@ -187,7 +187,7 @@ class Waiters:
             self._store.transport.post(unnote_request(call, note))
 
     def _note(self, call: HoldCall, queue: Queue) -> None:
-        """Note that somebody waits, if that takes long; a note that is lost is no harm."""
+        """Note on the server that callers wait, if that takes long; a lost note does no harm."""
         transport = self._store.transport
         is_possible = transport.engine is not None and "EVAL" not in transport.engine.refused
         if is_possible and queue.is_note_due(monotonic()):
@@ -233,7 +233,7 @@ class Waiters:
             turn.wait(min(queue.look_at, deadline) - now)
 
     def _watch(self, call: HoldCall, queue: Queue) -> None:
-        """Be woken when the key changes; decide when to look even if nobody wakes us."""
+        """Be woken when the key changes; decide when to look without being woken."""
         here = self._held_here(call.key)
         if here is not None:
             # Now and then all the same: another program may delete the key.

@@ -153,8 +153,7 @@ class Subscriber:
         return self._connection.read_any()
 
     def is_behind(self, now: float) -> bool:
-        """Whether the thread has not read for longer than it ever waits: the process was stopped,
-        or is busy."""
+        """Whether the thread is late in reading: the process was stopped, or is busy."""
         return now - self._connection.waits_since > 2 * _SLICE
 
     def _handle(self, reply: Any) -> None:

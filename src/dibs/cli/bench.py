@@ -91,7 +91,7 @@ def parts(dibs: Dibs, prefix: str) -> list[Part]:
     def hit() -> None:
         dibs.get_or_load(cached, lambda: "x" * 100, ttl=TTL)
 
-    hit()  # the value is there from now on, also for GET
+    hit()  # the value is stored from now on, also for GET
     return [
         Part("SET NX + DEL", "", pair),
         Part("hold", "SET NX + DEL", hold),

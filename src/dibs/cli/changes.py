@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple
 from .._interface import KeyInfo
 
 Change = Literal["present", "new", "taken", "changed", "renewed", "gone"]
-"""present: at the first look · new: the key is there now · taken: another holding of it ·
-changed: another kind or state · renewed: it is kept for longer · gone: it is not there any more."""
+"""present: at the first look · new: the key exists now · taken: another holding of it ·
+changed: another kind or state · renewed: it is kept for longer · gone: the key no longer exists."""
 
 SIGNS: dict[Change, str] = {
     "present": " ", "new": "+", "taken": ">", "changed": "*", "renewed": "~", "gone": "-",
@@ -17,7 +17,7 @@ SLACK = 0.2
 
 
 class Changed(NamedTuple):
-    """A key, and what became of it."""
+    """A key, and how it changed."""
 
     change: Change
     entry: KeyInfo
@@ -32,7 +32,7 @@ def changes(
     was_whole: bool = True,
     is_whole: bool = True,
 ) -> list[Changed]:
-    """What became of each key; those without any change are not named. None: the first look.
+    """The change of each key; unchanged keys are left out. None: the first look.
 
     *elapsed*: seconds between the two looks. *was_whole*, *is_whole*: a key that the list before,
     or this one, lacks was not there.

@@ -3,9 +3,9 @@
 import argparse
 import logging
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from .. import Dibs
 from .._interface import KeyInfo, exactly, inspector, is_shortened, shorten
@@ -13,6 +13,8 @@ from ..errors import Unavailable, UsageError
 
 if TYPE_CHECKING:
     from .._interface import Inspector
+
+C = TypeVar("C")
 
 NO_SERVER = "no server: pass --url redis://HOST:PORT, or set DIBS_URL"
 
@@ -38,6 +40,13 @@ def add_server(parser: argparse.ArgumentParser, *, json: bool = True) -> None:
         parser.add_argument("--json", action="store_true", help="print JSON, see the documentation")
 
 
+def add_key(parser: argparse.ArgumentParser, where: str = "") -> None:
+    """Add the options of a command that shows one key."""
+    parser.add_argument("key", help=f"whole, or as `dibs ls` shortens it{where}")
+    add_show_keys(parser)
+    add_server(parser)
+
+
 def add_show_keys(parser: argparse.ArgumentParser) -> None:
     """Add the option that shows what may be personal."""
     parser.add_argument(
@@ -48,20 +57,25 @@ def add_show_keys(parser: argparse.ArgumentParser) -> None:
 @contextmanager
 def connected(args: argparse.Namespace) -> Generator[Dibs]:
     """A client, closed at the end. UsageError: there is no server in the options."""
+    with client(Dibs, args) as dibs:
+        yield dibs
+
+
+def client(make: Callable[..., C], args: argparse.Namespace) -> C:
+    """A `Dibs` or `AsyncDibs`. UsageError: there is no server in the options."""
     if not args.url:
         raise UsageError(NO_SERVER)
-    # The command says itself what is wrong; and it has to work where an application is told not to.
+    # The command itself reports errors; and it must work where DIBS_DISABLED is set.
     logging.getLogger("dibs").addHandler(logging.NullHandler())
     logging.getLogger("dibs").propagate = False
     os.environ.pop("DIBS_DISABLED", None)
-    with Dibs(
+    return make(
         args.url,
         namespace=args.namespace,
         budget=args.budget,
         on_outage="closed",
         connect=max(5.0, args.budget),
-    ) as dibs:
-        yield dibs
+    )
 
 
 def find_key(dibs: Dibs, typed: str) -> tuple[str, KeyInfo | None]:
@@ -74,10 +88,10 @@ def find_key(dibs: Dibs, typed: str) -> tuple[str, KeyInfo | None]:
     entry = look.entry(typed)
     if entry is not None or not is_shortened(typed):
         return typed, entry
-    found = {each.key for each in _matching(look, typed)}
-    if len(found) > 1:
-        raise UsageError(f"{len(found)} keys are shortened to {typed}; pass the whole key")
-    for key in found:
+    keys = {each.key for each in _matching(look, typed)}
+    if len(keys) > 1:
+        raise UsageError(f"{len(keys)} keys are shortened to {typed}; pass the whole key")
+    for key in keys:
         entry = look.entry(key)
         if entry is None and "\\x" in key:
             raise UsageError(f"the key of {typed} is not text, so it is none of dibs")

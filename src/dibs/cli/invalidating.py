@@ -25,8 +25,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--lock-key goes with one KEY")
     terminal = default_terminal()
     with connected(args) as dibs:
-        found = {typed: _find_value(dibs, typed) for typed in args.keys}
-        for typed, (key, was_there) in found.items():
+        values = {typed: _find_value(dibs, typed) for typed in args.keys}
+        for typed, (key, was_there) in values.items():
             dibs.invalidate(key, lock_key=args.lock_key)
             if not args.json:
                 terminal.line(f"{printable(typed)}: {_SAID[was_there]}")
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
             dibs.invalidate_tag(tag)
             if not args.json:
                 terminal.line(f"tag {printable(tag)}: all values with it are outdated from now on")
-    deleted = {typed: was_there for typed, (_, was_there) in found.items()}
+    deleted = {typed: was_there for typed, (_, was_there) in values.items()}
     if args.json:
         terminal.json({"deleted": deleted, "tags": args.tag})
     return 0 if all(deleted.values()) else 1
@@ -47,6 +47,6 @@ def _find_value(dibs: Dibs, typed: str) -> tuple[str, bool]:
     """The whole key, and whether it has a value. UsageError: it is held, or another program's."""
     key, entry = find_key(dibs, typed)
     if entry is not None and entry.kind != "cached":
-        said = f"{printable(typed)} is not a cached value"
-        raise UsageError(f"{said}, but of the kind {entry.kind!r}; see dibs peek")
+        message = f"{printable(typed)} is not a cached value"
+        raise UsageError(f"{message}, but of the kind {entry.kind!r}; see dibs peek")
     return key, entry is not None

@@ -89,8 +89,8 @@ class Listing:
 
     def take(self) -> list[KeyInfo]:
         """The entries, which are no longer kept; those that come after them are not sorted in."""
-        taken, self.entries, self.is_sorted = list(self.entries.values()), {}, False
-        return taken
+        entries, self.entries, self.is_sorted = list(self.entries.values()), {}, False
+        return entries
 
 
 def read(
@@ -120,7 +120,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_filters(parser: argparse.ArgumentParser) -> None:
     """Add the options that say which keys are meant."""
     add = parser.add_argument
-    add("pattern", nargs="?", default="*", help="such as 'order:*', behind the namespace")
+    add("pattern", nargs="?", default="*", help="such as 'order:*', after the namespace")
     add("--kind", action="append", choices=KEY_KINDS, help="may be given several times")
     add("--holder", default="*", help="a pattern, such as 'web-1:*'")
     add("--all", action="store_true", help="also fences, tags, and keys of other programs")
@@ -146,7 +146,7 @@ def wanted_by(args: argparse.Namespace) -> Wanted:
 
 
 def usual_kinds(namespace: str) -> list[str]:
-    """What is listed if nothing is said. Without a namespace, every other key is foreign."""
+    """What is listed by default. Without a namespace, every other key is foreign."""
     left_out = ("history", "waiters", "fence", "tag", *(() if namespace else ("foreign",)))
     return [kind for kind in KEY_KINDS if kind not in left_out]
 
@@ -215,7 +215,7 @@ class TableOutput:
         self._plain = LongTable(HEADINGS)
 
     def write(self, entries: list[KeyInfo]) -> None:
-        """Some of the rows; on a terminal with headings of their own."""
+        """Some of the rows; on a terminal with separate headings."""
         if self._terminal.console is not None:
             self._print(entries)
             return

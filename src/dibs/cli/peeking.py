@@ -3,17 +3,15 @@
 import argparse
 
 from .._interface import printable
-from .._wording import as_object, elsewhere_line, facts, is_new_schedule, meaning
-from .connecting import add_server, add_show_keys, connected, find_key
+from .._wording import as_object, facts, is_new_schedule, meaning
+from .connecting import add_key, connected, find_key
 from .terminal import default_terminal
-from .why import elsewhere, nowhere
+from .why import elsewhere, not_here, nowhere
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command to *parser*."""
-    parser.add_argument("key", help="whole, or as `dibs ls` shortens it")
-    add_show_keys(parser)
-    add_server(parser)
+    add_key(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -27,8 +25,7 @@ def run(args: argparse.Namespace) -> int:
         names = [each.place.namespace for each in others]
         terminal.json({"found": entry is not None, "entry": shown, "elsewhere": names})
     elif others:
-        asked = f"{printable(args.key)}: nothing in namespace {args.namespace!r}"
-        terminal.line(" ".join([f"{asked}.", *[elsewhere_line(each) for each in others]]))
+        terminal.line(not_here(args, others))
     elif entry is None:
         terminal.line(nowhere(args))
     else:

@@ -1,17 +1,19 @@
 """`dibs release`: free a key that is stuck."""
 
 import argparse
+from collections.abc import Sequence
 
 from .._interface import KeyInfo, ReleaseOutcome, inspector, printable
-from .._wording import facts, risk
+from .._wording import Facts, facts, risk
 from ..errors import UsageError
 from .connecting import add_server, connected, find_key
 from .terminal import Terminal, can_ask, default_terminal
+from .why import elsewhere, not_here
 
 _SAID: dict[ReleaseOutcome, str] = {
     "released": "released",
     "free": "it was free already; nothing was changed",
-    "other": "somebody else holds it than was said, or it was completed; nothing was changed",
+    "other": "it has another holder by now, or was completed; nothing was changed",
 }
 
 
@@ -20,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("key", help="whole, or as `dibs ls` shortens it")
     how = parser.add_mutually_exclusive_group(required=True)
     how.add_argument("--token", help="free it if this token holds it: lease.token, detach()")
-    how.add_argument("--force", action="store_true", help="free it, whoever holds it")
+    how.add_argument("--force", action="store_true", help="free it, whichever process holds it")
     parser.add_argument(
         "--seen", metavar="HINT", help="with --force: only the holding with this token hint"
     )
@@ -35,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     with connected(args) as dibs:
         key, entry = find_key(dibs, args.key)
         if entry is None:
-            return _report(terminal, args, "free")
+            return _report(terminal, args, "free", elsewhere(dibs, args.namespace, args.key))
         look = inspector(dibs)
         if entry.token_hint is None and not entry.permits:
             look.release_whatever(key, "")  # UsageError: it is never held
@@ -49,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check(args: argparse.Namespace) -> None:
-    """UsageError: there is nobody to ask, or the options do not go together."""
+    """UsageError: there is no terminal to ask at, or the options do not go together."""
     if args.seen is not None and not args.force:
         raise UsageError("--seen goes with --force")
     if not args.yes and not can_ask():
@@ -63,9 +65,9 @@ def chosen(entry: KeyInfo, seen: str | None) -> str:
     if entry.kind != "permits":
         return entry.token_hint or ""
     if entry.taken != 1:
-        said = "several hold this key; choose one by --seen"
+        message = "several hold this key; choose one by --seen"
         hints = "".join(f"\n  --seen {each.token_hint}  {each.holder}" for each in entry.permits)
-        raise UsageError(f"{said}:{hints}")
+        raise UsageError(f"{message}:{hints}")
     return entry.permits[0].token_hint or ""
 
 
@@ -77,9 +79,16 @@ def _agrees(terminal: Terminal, typed: str, entry: KeyInfo) -> bool:
     return terminal.confirm("Release it?")
 
 
-def _report(terminal: Terminal, args: argparse.Namespace, outcome: ReleaseOutcome) -> int:
+def _report(
+    terminal: Terminal,
+    args: argparse.Namespace,
+    outcome: ReleaseOutcome,
+    others: Sequence[Facts] = (),
+) -> int:
     if args.json:
         terminal.json({"released": outcome == "released", "outcome": outcome})
+    elif others:
+        terminal.line(not_here(args, others))
     else:
         terminal.line(f"{printable(args.key)}: {_SAID[outcome]}")
     return 0 if outcome == "released" else 1

@@ -1,26 +1,30 @@
 """`dibs run`: a program that runs while this process holds a key."""
 
 import argparse
+import asyncio
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
-from typing import Any, NoReturn, Protocol, cast
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from time import monotonic
+from typing import Protocol, cast
 
-from .. import Busy, Dibs, Duplicate, Unavailable
+from .. import AsyncDibs, Busy, Duplicate, LeaseLost, Unavailable
 from .._interface import ended_with_parent, printable
-from .connecting import add_server, connected
+from ..errors import duration_text
+from .connecting import add_server, client
 from .terminal import default_terminal
 
-UNAVAILABLE, LOST, BUSY, NOT_FOUND = 69, 70, 75, 127
+UNAVAILABLE, LOST, BUSY, NOT_EXECUTABLE, NOT_FOUND = 69, 70, 75, 126, 127
 _UNITS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _LOOK_EVERY = 0.2
 """Seconds between two looks at the lease; it does not cost a request."""
+_TRY_EVERY = 1.0
+"""Seconds between two tries while the server is unavailable."""
 _FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 _OF_TERMINAL = ("SIGINT", "SIGQUIT")
 """What a terminal sends to the program as well."""
@@ -65,59 +69,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def parse_duration(text: str) -> float:
     """Seconds from `90`, `90s`, `5m`, `20h` or `7d`. ArgumentTypeError: it is none of them."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(ms|[smhd]?)", text.strip())
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(ms|[smhd]?)", text.strip())
+    if match is None:
         raise argparse.ArgumentTypeError(f"not a time: {text!r}; write 90, 90s, 5m, 20h or 7d")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the program. Returns its exit code, or one of those in the help."""
     name, *arguments = cast("list[str]", args.program)
     program = shutil.which(name)
+    if program is None and os.path.dirname(name) and os.path.exists(name):
+        return _say(args, f"{name}: cannot be executed", NOT_EXECUTABLE)
     if program is None:
         return _say(args, f"{name}: command not found", NOT_FOUND)
-    command = [program, *arguments]
-    try:
-        with connected(args) as dibs:
-            work = _once if args.once is not None else _alone
-            return work(dibs, args, command)
-    except Busy as busy:
-        return _say(args, f"{busy.holder or 'another program'} has it", 0 if args.skip else BUSY)
-    except Duplicate as duplicate:
-        if duplicate.state == "done":
-            return _say(args, f"it was done; not again for {duplicate.retry_after:.0f} s", 0)
-        return _say(args, "it is running elsewhere", 0 if args.skip else BUSY)
-    except Unavailable as error:
-        return _say(args, f"not run: {error}", UNAVAILABLE)
-
-
-def _alone(dibs: Dibs, args: argparse.Namespace, command: list[str]) -> int:
-    with dibs.hold(args.key, ttl=args.ttl, wait=args.wait, renew=True) as lease:
-        return _run(args, command, lease)
-
-
-def _once(dibs: Dibs, args: argparse.Namespace, command: list[str]) -> int:
-    with dibs.claim(
-        args.key, window=args.once, after="hold", lease=args.ttl, wait=args.wait
-    ) as claim:
-        code = _run(args, command, claim)
-        if code != 0:
-            claim.release()
-        elif not claim.finish():
-            _say(args, "it succeeded, but is not recorded: it may run again", code)
-        return code
-
-
-def _run(args: argparse.Namespace, command: list[str], held: Held) -> int:
-    with _forwarding() as send_to:
-        child = subprocess.Popen(ended_with_parent(command))
-        send_to(child)
-        with _ending_if_lost(child, held, args.grace) as has_lost:
-            code = child.wait()
-    if has_lost():
-        return _say(args, "the lease was lost, so the command was ended", LOST)
-    return 128 - code if code < 0 else code
+    # In a task: a signal cancels it where that leaves no key behind. A handler that raises in a
+    # thread can do so between the server's grant and the block that releases it.
+    return asyncio.run(_Run(args, [program, *arguments]).code())
 
 
 def _say(args: argparse.Namespace, text: str, code: int) -> int:
@@ -125,33 +93,122 @@ def _say(args: argparse.Namespace, text: str, code: int) -> int:
     return code
 
 
-# ---- while it runs
+class _Run:
+    """One call of the command."""
+
+    def __init__(self, args: argparse.Namespace, command: list[str]) -> None:
+        self._args = args
+        self._command = command
+        self._child: subprocess.Popen[bytes] | None = None
+        self._signal: int | None = None
+        """The one that came before there was a child."""
+
+    async def code(self) -> int:
+        """The exit code."""
+        args = self._args
+        held_elsewhere = 0 if args.skip else BUSY
+        try:
+            # Signals first: from here on none of them ends this process with the key taken.
+            self._hear_signals()
+            async with client(AsyncDibs, args) as dibs:
+                work = self._alone if args.once is None else self._once
+                code = await self._patiently(lambda wait: work(dibs, wait))
+        except Busy as busy:
+            return _say(args, f"{busy.holder or 'another program'} has it", held_elsewhere)
+        except Duplicate as duplicate:
+            if duplicate.state == "running":
+                return _say(args, "it is running elsewhere", held_elsewhere)
+            return _say(args, f"it was done; again in {duration_text(duplicate.retry_after)}", 0)
+        except Unavailable as error:
+            return _say(args, f"not run: {error}", UNAVAILABLE)
+        except asyncio.CancelledError:
+            if self._signal is None:
+                raise
+            return 128 + self._signal
+        if code is None:
+            return _say(args, "the lease was lost, so the command was ended", LOST)
+        return 128 - code if code < 0 else code
+
+    # ---- the key
+
+    async def _patiently(self, work: Callable[[float], Awaitable[int | None]]) -> int | None:
+        """Do *work*, with what is left of the wait. A server that is unavailable is waited for."""
+        until, has_said = monotonic() + self._args.wait, False
+        while True:
+            try:
+                return await work(max(until - monotonic(), 0.0))
+            except Unavailable as error:
+                if self._child is not None or monotonic() >= until:
+                    raise
+                if not has_said:
+                    _say(self._args, f"waiting for the server: {error}", 0)
+                has_said = True
+            await asyncio.sleep(min(_TRY_EVERY, max(until - monotonic(), 0.0)))
+
+    async def _alone(self, dibs: AsyncDibs, wait: float) -> int | None:
+        args = self._args
+        try:
+            async with dibs.hold(args.key, ttl=args.ttl, wait=wait, renew=True) as lease:
+                return await self._execute(lease)
+        except LeaseLost:
+            return None
+
+    async def _once(self, dibs: AsyncDibs, wait: float) -> int | None:
+        args = self._args
+        async with dibs.claim(
+            args.key, window=args.once, after="hold", lease=args.ttl, wait=wait
+        ) as claim:
+            code = await self._execute(claim)
+            if code != 0:
+                claim.release()
+            elif not await claim.finish():
+                _say(args, "it succeeded, but is not recorded: it may run again", code)
+            return code
+
+    # ---- the program
+
+    async def _execute(self, held: Held) -> int | None:
+        """Run the program to its end. None: it was ended, because the lease was lost."""
+        if self._signal is not None:
+            raise asyncio.CancelledError
+        # Not asyncio's own: from here to the next await no signal comes between.
+        self._child = child = subprocess.Popen(ended_with_parent(self._command))  # noqa: ASYNC220
+        end = asyncio.ensure_future(asyncio.to_thread(child.wait))
+        with suppress(asyncio.CancelledError):  # by dibs, when the lease is lost
+            while not held.lost and not end.done():
+                await asyncio.wait([end], timeout=_LOOK_EVERY)
+        if end.done():
+            return end.result()
+        child.terminate()
+        await asyncio.wait([end], timeout=self._args.grace)
+        child.kill()
+        await end
+        return None
+
+    # ---- signals
+
+    def _hear_signals(self) -> None:
+        """They go to the program; before it runs, they end this command without it."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def hear(number: int) -> None:
+            if self._child is not None:
+                _pass_on(number, self._child)
+            elif self._signal is None:
+                self._signal = number
+                task.cancel()
+
+        known = [getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)]
+        for number in known:
+            # What is ignored, as SIGHUP with nohup, stays so: the program inherits it.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, hear, number)
 
 
-@contextmanager
-def _forwarding() -> Generator[Callable[["subprocess.Popen[bytes]"], None]]:
-    """Signals go to the program; before there is one, they end this process."""
-    children: list[subprocess.Popen[bytes]] = []
-
-    def forward(number: int, frame: object) -> None:
-        if not children:
-            _leave(number)
-        if not (signal.Signals(number).name in _OF_TERMINAL and _is_in_foreground()):
-            children[0].send_signal(number)
-
-    known = [getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)]
-    # What is ignored, as SIGHUP with nohup, stays so: the program inherits it.
-    heard = [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
-    before: dict[int, Any] = {number: signal.signal(number, forward) for number in heard}
-    try:
-        yield children.append
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _leave(number: int) -> NoReturn:
-    raise SystemExit(128 + number)
+def _pass_on(number: int, child: "subprocess.Popen[bytes]") -> None:
+    if not (signal.Signals(number).name in _OF_TERMINAL and _is_in_foreground()):
+        child.send_signal(number)
 
 
 def _is_in_foreground() -> bool:
@@ -159,28 +216,3 @@ def _is_in_foreground() -> bool:
     with suppress(OSError):
         return os.tcgetpgrp(sys.__stdin__.fileno() if sys.__stdin__ else 0) == os.getpgrp()
     return False
-
-
-@contextmanager
-def _ending_if_lost(
-    child: "subprocess.Popen[bytes]", held: Held, grace: float
-) -> Generator[Callable[[], bool]]:
-    """End the program when its lease is lost: by SIGTERM, and by SIGKILL if it does not end."""
-    over, lost = threading.Event(), threading.Event()
-
-    def watch() -> None:
-        while not held.lost:
-            if over.wait(_LOOK_EVERY):
-                return
-        lost.set()
-        child.terminate()
-        if not over.wait(grace):
-            child.kill()
-
-    thread = threading.Thread(target=watch, name="dibs run", daemon=True)
-    thread.start()
-    try:
-        yield lost.is_set
-    finally:
-        over.set()
-        thread.join()

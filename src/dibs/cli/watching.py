@@ -118,14 +118,14 @@ def _log(terminal: Terminal, watch: Watch, args: argparse.Namespace) -> None:
 
 def _write(terminal: Terminal, each: Changed, args: argparse.Namespace) -> None:
     if args.json:
-        said = {"at": round(time.time(), 3), "change": each.change}
-        terminal.json({**said, "entry": as_object(each.entry, whole=args.show_keys)})
+        record = {"at": round(time.time(), 3), "change": each.change}
+        terminal.json({**record, "entry": as_object(each.entry, whole=args.show_keys)})
     else:
         terminal.line(f"{time.strftime('%H:%M:%S')} {log_line(each, whole=args.show_keys)}")
 
 
 def log_line(each: Changed, *, whole: bool) -> str:
-    """`+ lease order:~1f0c2a9b web-1:77, 30 s left`"""
+    """Return a line such as `+ lease order:~1f0c2a9b web-1:77, 30 s left`."""
     entry = each.entry
     left = "" if each.change == "gone" else f", {duration(entry.remaining, 'no expiry')} left"
     words = [SIGNS[each.change], what(entry), shown_key(entry, whole=whole), who(entry) or "-"]

@@ -1,6 +1,7 @@
 """`dibs why`: where a key is, who has it, whether that process lives, and what can be done."""
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .. import Dibs
@@ -16,7 +17,7 @@ from .._wording import (
     place_of,
     reason_object,
 )
-from .connecting import add_server, add_show_keys, connected, find_key
+from .connecting import add_key, connected, find_key
 from .terminal import default_terminal
 
 if TYPE_CHECKING:
@@ -28,9 +29,7 @@ MOST = 5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command to *parser*."""
-    parser.add_argument("key", help="whole, or as `dibs ls` shortens it; in any namespace")
-    add_show_keys(parser)
-    add_server(parser)
+    add_key(parser, "; in any namespace")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -58,9 +57,14 @@ def nowhere(args: argparse.Namespace) -> str:
     """There is no such key, as far as was looked."""
     if is_shortened(args.key):
         return f"{_asked(args)}: nothing there; a shortened key is looked for in one namespace"
-    return (
-        f"{printable(args.key)}: nobody holds it; nothing is there, in any namespace of this server"
-    )
+    text = "not held; the key does not exist, in any namespace of this server"
+    return f"{printable(args.key)}: {text} (`dibs ls` lists those that do)"
+
+
+def not_here(args: argparse.Namespace, others: Sequence[Facts]) -> str:
+    """It is not in the namespace that was named, but in that of each of *others*."""
+    text = f"{printable(args.key)}: nothing in namespace {args.namespace!r}."
+    return " ".join([text, *[elsewhere_line(each) for each in others]])
 
 
 def _asked(args: argparse.Namespace) -> str:

@@ -36,7 +36,18 @@ from .http import (
     wanted_release,
 )
 from .statistics import Statistics, statistics_of
-from .survey import Moment, SharedStates, Survey, SurveyView, key_in, state_of, view_of
+from .survey import (
+    COUNT,
+    FACTS_EVERY,
+    MOST_LOOKED,
+    Moment,
+    SharedStates,
+    Survey,
+    SurveyView,
+    key_in,
+    state_of,
+    view_of,
+)
 
 if TYPE_CHECKING:
     from .. import AsyncDibs, Dibs
@@ -45,25 +56,20 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-COUNT = 200
-"""Keys that the server looks at for one page of a sweep: about 2 ms of this process."""
 LONGEST_TURN = 0.02
 """Seconds between two pages of a sweep, at most: what took long was not our work alone."""
 SWEEP_EVERY = 2.0
-FACTS_EVERY = 5.0
 TICK = 1.0
 """Seconds between two states that a viewer is sent."""
 STREAM_FOR = 20.0
 """Seconds after which a stream ends and the page opens another one: rights are asked for again."""
 BRIEF = 2.0
-"""The same in a server that cannot be seen ending. At its end, hypercorn waits three seconds for
-responses; then it cancels them, and does not end the application's lifespan."""
+"""That of a stream in a server that cannot be seen ending. At its end, hypercorn waits three
+seconds for responses; then it cancels them, and does not end the application's lifespan."""
 SLOWEST = 10.0
 """Seconds that a viewer may be slower than that, before its stream is given up."""
 WANTED_FOR = 10.0
 """Seconds after a viewer was last seen for which the server is still read."""
-MOST_LOOKED = 20_000
-"""Keys that are looked through for one that is to be released."""
 
 
 def console(
@@ -74,13 +80,17 @@ def console(
     allow_keys: AccessRule | None = None,
     most_viewers: int = 20,
 ) -> "Console":
-    """An ASGI application that shows what *dibs* and its server do.
+    """Create an ASGI application that shows what *dibs* and its server do.
 
-    *allow*: who may read it: a function of the ASGI scope that returns a bool (it may be async), or
-    "host": the application around it has decided. *allow_release*: who may also release keys;
-    *allow_keys*: who sees whole keys, which may hold personal data; both nobody by default.
-    *most_viewers*: how many pages get live updates at once; others ask every few seconds.
-    UsageError: a rule is invalid.
+    Args:
+        allow: Who may read it: a function of the ASGI scope that returns a bool (it may be async),
+            or "host" if the application around it has decided.
+        allow_release: Who may also release keys. Default: no one.
+        allow_keys: Who sees whole keys, which may contain personal data. Default: no one.
+        most_viewers: How many pages get live updates at once; others poll every few seconds.
+
+    Raises:
+        UsageError: A rule is invalid.
     """
     return Console(dibs, allow, allow_release, allow_keys, most_viewers)
 
@@ -269,7 +279,7 @@ class _Reader:
         return task is not None and not task.done() and not task.get_loop().is_closed()
 
     async def want(self, *, wait: bool = False) -> None:
-        """Somebody is looking. *wait*: until something was read, for a moment."""
+        """There is a viewer. *wait*: until something was read, for a moment."""
         self._wanted_until = monotonic() + WANTED_FOR
         if not self.is_running:
             self._read = asyncio.Event()
@@ -304,7 +314,7 @@ class _Reader:
         page = await self.inspector.page(cursor=survey.next_cursor(began), count=COUNT)
         now = monotonic()
         survey.read(page, now)
-        # About a quarter of the time: the loop is there for the application.
+        # About a quarter of the time: the loop belongs to the application.
         return await asyncio.sleep(min(3 * (now - began), LONGEST_TURN))
 
     async def _read_facts(self, now: float) -> None:
@@ -316,12 +326,12 @@ class _Reader:
 
     async def find(self, row_id: str) -> str | None:
         """The key with this id. None: it is not there, or not among the first ones."""
-        found, cursor, looked = self.survey.find(row_id), "", 0
-        while found is None and cursor is not None and looked < MOST_LOOKED:
+        key, cursor, looked = self.survey.find(row_id), "", 0
+        while key is None and cursor is not None and looked < MOST_LOOKED:
             page = await self.inspector.page(cursor=cursor, count=COUNT)
-            found, looked = key_in(page, row_id), looked + len(page.entries)
+            key, looked = key_in(page, row_id), looked + len(page.entries)
             cursor = page.cursor
-        return found
+        return key
 
 
 class _Threaded:
@@ -357,7 +367,7 @@ def request_of(scope: Scope) -> ConsoleRequest:
 
 
 def _below(path: str, root: str, outer: str) -> str:
-    """*path* behind the place of the console: what is before it is there, partly there, or not.
+    """*path* after the mount point of the console, which it contains wholly, partly, or not.
 
     A proxy may cut off its own prefix, *outer*; Starlette's `Mount` leaves its prefix in the path.
     """
@@ -398,7 +408,7 @@ async def _body(receive: Receive) -> bytes:
 def _is_ending() -> bool | None:
     """Whether uvicorn has got a signal: it waits for every response, and tells no application.
 
-    None: this is another server, or it runs in a thread; it tells nobody.
+    None: this is another server, or it runs in a thread; it cannot be known.
     """
     server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
     return getattr(server, "should_exit", None)

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     """Serve the console until a signal comes. Returns 0, or 2: it could not be started."""
     if not args.url:
         return _failed("say which server: --url redis://…, or DIBS_URL")
-    # The page says what is wrong; and it has to work where an application is told not to.
+    # The page itself reports errors; and it must work where DIBS_DISABLED is set.
     logging.getLogger("dibs").addHandler(logging.NullHandler())
     logging.getLogger("dibs").propagate = False
     os.environ.pop("DIBS_DISABLED", None)

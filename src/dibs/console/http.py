@@ -29,7 +29,7 @@ class Rights(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """The application's rules; None: nobody."""
+    """The application's rules; None: no one."""
 
     read: AccessRule
     release: AccessRule | None
@@ -278,13 +278,13 @@ def wanted_release(body: bytes, *, is_allowed: bool) -> Release | ConsoleRespons
 
 def released(outcome: str) -> ConsoleResponse:
     """The answer to a release."""
-    said = {
+    answers = {
         "released": (200, "Released."),
-        "free": (409, "Nobody has it any more. Nothing was changed."),
-        "other": (409, "Somebody else has it now, or it was completed. Nothing was changed."),
+        "free": (409, "It is free already. Nothing was changed."),
+        "other": (409, "It has another holder now, or was completed. Nothing was changed."),
         "lost": (409, "It was not found again. Nothing was changed."),
     }
-    status, text = said[outcome]
+    status, text = answers[outcome]
     return json_response(status, {"outcome": outcome, "said": text})
 
 
@@ -294,7 +294,7 @@ def released(outcome: str) -> ConsoleResponse:
 def explained(found: Facts | None, *, keys: bool) -> ConsoleResponse:
     """Why a key is as it is, as `dibs why` says it. *keys*: whole keys and notes."""
     if found is None:
-        return json_response(404, {"error": "It is not there any more."})
+        return json_response(404, {"error": "It no longer exists."})
     if not keys:
         found = found._replace(place=found.place._replace(key=shorten(found.place.key)))
     return json_response(200, {

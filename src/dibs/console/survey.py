@@ -27,18 +27,27 @@ GROUPS: dict[str, tuple[str, ...]] = {
 """What is shown together."""
 _GROUP_OF = {kind: group for group, kinds in GROUPS.items() for kind in kinds}
 
+COUNT = 200
+"""Keys that the server looks at for one page of a sweep: about 2 ms of this process."""
+FACTS_EVERY = 5.0
+MOST_LOOKED = 20_000
+"""Keys that are looked through for one that is to be released."""
 RELEASED = ("lease", "permits", "claim", "done")
-"""Kinds that can be released here: what dibs itself holds for somebody."""
+"""Kinds that can be released here: those that have a holder."""
 MOST_ROWS = 2_000
 """Rows of each group and order that are kept: the first of all keys. The others are counted."""
 MOST_TEXTS = 16
 """Texts that viewers look for at the same time; each is looked for in every key."""
 ROWS_WANTED_FOR = 60.0
 """Seconds for which a text is looked for after its last viewer."""
-MOST_KEYS = 300_000
+MOST_KEYS = 10_000_000
 """Keys that one sweep looks at."""
+MOST_NAMES = 300_000
+"""Keys of a sweep that are remembered, about 30 MB; of those behind them, one that SCAN names twice
+is counted twice."""
 TOO_OLD = 120.0
-"""Seconds after which a complete sweep is worth less than the beginning of the next one."""
+"""Seconds after which a complete sweep is worth less than the beginning of the next one, unless
+that takes longer than a third of them."""
 PAGE = 50
 """Rows on one page."""
 
@@ -97,7 +106,7 @@ class Search(NamedTuple):
     """A text that a viewer looks for. *keys*: in whole keys."""
 
     text: str
-    """Without capitals."""
+    """In small letters."""
     keys: bool
 
 
@@ -111,7 +120,7 @@ class Rows:
         """Where there are enough: the place of the last one, behind which none is kept."""
 
     def add(self, group: str, row: SurveyRow) -> None:
-        """One more."""
+        """Count *row*, and keep it if it is among the first."""
         self.counts[group] += 1
         for order, (key, reverse) in ORDERS.items():
             worst = self._worst.get((group, order))
@@ -164,13 +173,19 @@ class Sweep:
         name = hash(entry.key)
         if name in self._names:
             return
-        self._names.add(name)
+        if len(self._names) < MOST_NAMES:
+            self._names.add(name)
         group, row = _GROUP_OF[entry.kind], SurveyRow(entry, now)
         self.counts[group] += 1
         self._rows.add(group, row)
         for search, rows in self.found.items():
             if row.has(search.text, keys=search.keys):
                 rows.add(group, row)
+
+    @property
+    def is_whole(self) -> bool:
+        """True: what was not found in it is not there."""
+        return self.ended is not None and not self.is_cut and not self.unreachable
 
     def rows(self, search: Search | None) -> Rows | None:
         """All rows, or those with a text. None: it was not looked for."""
@@ -190,7 +205,7 @@ class SurveyView(NamedTuple):
     text: str = ""
     """Only rows whose key, as shown, or holder contains it."""
     number: int = 1
-    """Of the page."""
+    """The number of the page."""
 
 
 def view_of(query: dict[str, str]) -> SurveyView:
@@ -229,6 +244,13 @@ class Survey:
         """The last complete sweep; before there is one, what was read so far."""
         return self.last or self.current
 
+    def shown_for(self, search: Search | None) -> Sweep | None:
+        """The same; for a text that the last one has not looked for, what was found so far."""
+        shown, current = self.shown, self.current
+        if search is None or shown is None or search in shown.found:
+            return shown
+        return current if current is not None and search in current.found else shown
+
     def is_due(self, now: float, pause: float) -> bool:
         """Whether a sweep is under way, or the next one should begin."""
         if self._is_old or self.current is not None or self.last is None or self.last.ended is None:
@@ -253,8 +275,10 @@ class Survey:
         if sweep is None:  # it was given up meanwhile: something has changed
             return False
         sweep.add(page, now)
-        if self.last is not None and now - (self.last.ended or now) > TOO_OLD:
-            self.last = None
+        if self.last is not None and self.last.ended is not None:
+            took = self.last.ended - self.last.began
+            if now - self.last.ended > max(TOO_OLD, 3 * took):
+                self.last = None
         self.cursor = page.cursor
         sweep.is_cut = page.cursor is not None and sweep.looked >= MOST_KEYS
         if page.cursor is not None and not sweep.is_cut:
@@ -280,7 +304,7 @@ class Survey:
         self._is_old = True
 
     def want(self, search: Search, now: float) -> None:
-        """Somebody looks for a text: it is looked for in the sweep that begins next, at once."""
+        """Search for a text in the next sweep, which begins at once."""
         if search not in self._wanted and len(self._wanted) < MOST_TEXTS:
             self.look_again()
         if search in self._wanted or len(self._wanted) < MOST_TEXTS:
@@ -289,8 +313,8 @@ class Survey:
     def find(self, row_id: str) -> str | None:
         """The key with this id, if it is among the rows of a sweep."""
         sweeps: Iterable[Sweep | None] = (self.current, self.last)
-        found = (sweep.find(row_id) for sweep in sweeps if sweep is not None)
-        return next((key for key in found if key is not None), None)
+        keys = (sweep.find(row_id) for sweep in sweeps if sweep is not None)
+        return next((key for key in keys if key is not None), None)
 
 
 def key_in(page: Page, row_id: str) -> str | None:
@@ -312,7 +336,6 @@ def page_of(
     """The rows of a view. *keys*: whole keys and notes. *release*: what a release compares."""
     search = search_of(view, keys=keys)
     found = sweep.rows(search)
-    is_whole = found is not None
     rows = (found or Rows()).sorted(view.group, view.order)
     if search is not None and found is None:  # until it was looked for in every key
         every = sweep.rows(None) or Rows()
@@ -325,7 +348,8 @@ def page_of(
     return {
         "group": view.group, "order": view.order, "text": view.text, "page": number,
         "pages": pages, "matching": found.counts[view.group] if found else len(rows),
-        "listed": len(rows), "searched": is_whole,
+        "listed": len(rows),
+        "searched": search is None or (found is not None and sweep.is_whole),
         "rows": [_facts(row, now, keys=keys, release=release) for row in shown],
     }  # fmt: skip
 
@@ -422,7 +446,7 @@ class SharedStates:
         return body
 
     def forget(self) -> None:
-        """Something was changed: the next state is made anew."""
+        """Something was changed: compute the next state again."""
         self._made.clear()
 
 
@@ -433,12 +457,13 @@ def _server(survey: Survey, view: SurveyView, rights: Rights, now: float) -> dic
     sweep, search = survey.shown, search_of(view, keys=rights.keys)
     if search is not None:
         survey.want(search, now)
+    searched = survey.shown_for(search)
     return {
         "failure": survey.failure,
         "failing": None if survey.failure is None else now - survey.failed_at,
         "sweep": None if sweep is None else _sweep(survey, sweep, now),
-        "view": None if sweep is None else page_of(
-            sweep, view, now, keys=rights.keys, release=rights.release
+        "view": None if searched is None else page_of(
+            searched, view, now, keys=rights.keys, release=rights.release
         ),
         "nodes": [_node(each) for each in survey.facts],
         "facts_took": survey.facts_took,

@@ -30,7 +30,16 @@ from .http import (
     wanted_release,
 )
 from .statistics import Statistics, statistics_of
-from .survey import Moment, Survey, key_in, state_of, view_of
+from .survey import (
+    COUNT,
+    FACTS_EVERY,
+    MOST_LOOKED,
+    Moment,
+    Survey,
+    key_in,
+    state_of,
+    view_of,
+)
 
 if TYPE_CHECKING:
     from .. import Dibs
@@ -38,12 +47,9 @@ if TYPE_CHECKING:
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 
-COUNT = 200
 SWEEP_EVERY = 1.5
-FACTS_EVERY = 5.0
 READ_FOR = 0.15
 """Seconds that one request may read for all; the next one goes on."""
-MOST_LOOKED = 20_000
 
 
 def console_wsgi(
@@ -53,10 +59,12 @@ def console_wsgi(
     allow_release: AccessRule | None = None,
     allow_keys: AccessRule | None = None,
 ) -> "WsgiConsole":
-    """A WSGI application that shows what *dibs* and its server do.
+    """Create a WSGI application that shows what *dibs* and its server do.
 
-    The rules are as in `console`, but plain functions of the WSGI environ. UsageError: a rule makes
-    no sense, or *dibs* is an AsyncDibs.
+    The rules are as in `console`, but plain functions of the WSGI environ.
+
+    Raises:
+        UsageError: A rule is invalid, or *dibs* is an AsyncDibs.
     """
     return WsgiConsole(dibs, allow, allow_release, allow_keys)
 
@@ -98,7 +106,7 @@ class WsgiConsole:
     def respond(self, environ: Environ, path: str) -> tuple[int, list[tuple[str, str]], bytes]:
         """Status, headers and body, for a view of Flask or Django in front of the console.
 
-        *path*: what is behind the place of the view, "" for the page itself.
+        *path*: what follows the path of the view, "" for the page itself.
         """
         whole = environ.get("PATH_INFO", "")
         before = whole.encode("latin-1")[: len(whole) - len(path.encode())].decode("latin-1")
@@ -168,7 +176,7 @@ class WsgiConsole:
 
 
 class _Reader:
-    """Reads the server for all viewers: one thread at a time, when somebody asks."""
+    """Reads the server for all viewers: one thread at a time, when a viewer asks."""
 
     def __init__(self, inspecting: Any) -> None:
         self.inspector: Any = inspecting
@@ -204,12 +212,12 @@ class _Reader:
 
     def find(self, row_id: str) -> str | None:
         """The key with this id. None: it is not there, or not among the first ones."""
-        found, cursor, looked = self.survey.find(row_id), "", 0
-        while found is None and cursor is not None and looked < MOST_LOOKED:
+        key, cursor, looked = self.survey.find(row_id), "", 0
+        while key is None and cursor is not None and looked < MOST_LOOKED:
             page = self.inspector.page(cursor=cursor, count=COUNT)
-            found, looked = key_in(page, row_id), looked + len(page.entries)
+            key, looked = key_in(page, row_id), looked + len(page.entries)
             cursor = page.cursor
-        return found
+        return key
 
     def release(self, key: str, seen: str) -> str:
         """Free *key* if it is still the holding that was seen."""

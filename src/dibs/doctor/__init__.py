@@ -1,7 +1,7 @@
 """`dibs doctor`: examine a server for use with dibs, and name a fix for each finding.
 
-`gather` collects facts within a deadline and raises nothing; `findings` judges them and asks
-nobody. The page docs/doctor.md lists every finding.
+`gather` collects facts within a deadline and raises nothing; `findings` judges them without
+I/O. The page docs/doctor.md lists every finding.
 """
 
 from .command import add_arguments, run

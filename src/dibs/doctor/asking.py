@@ -73,8 +73,8 @@ def overdue(step: OpeningStep) -> ConnectionFailure:
 def connection_failure(error: BaseException, step: OpeningStep) -> ConnectionFailure:
     """What *error*, in this step of opening a connection, means."""
     chain = list(_chain(error))
-    found = _of_tls(chain) or _of_login(chain) or _of_database(chain)
-    return found or _of_network(error, chain, step) or _of_rest(error, step)
+    failure = _of_tls(chain) or _of_login(chain) or _of_database(chain)
+    return failure or _of_network(error, chain, step) or _of_rest(error, step)
 
 
 def _of_network(
@@ -146,12 +146,18 @@ def _tls_detail(error: BaseException) -> str:
 
 def _of_login(chain: list[BaseException]) -> ConnectionFailure | None:
     text = _text(chain[0])
-    said = text.lower()
-    if "wrongpass" in said or "invalid username-password" in said or "invalid password" in said:
+    message = text.lower()
+    if (
+        "wrongpass" in message
+        or "invalid username-password" in message
+        or "invalid password" in message
+    ):
         return ConnectionFailure("auth-wrong", "")
-    if any(words in said for words in ("noauth", "authentication required", "already authentic")):
+    if any(
+        words in message for words in ("noauth", "authentication required", "already authentic")
+    ):
         return ConnectionFailure("auth-missing", "the URL has none")
-    if says_no_password(said):
+    if says_no_password(message):
         return ConnectionFailure("auth-unset", "")
     if type(chain[0]).__name__ == "NoPermissionError":
         return ConnectionFailure("acl-connect", text)
@@ -173,7 +179,7 @@ def _of_database(chain: list[BaseException]) -> ConnectionFailure | None:
 
 
 def _unverified() -> ssl.SSLContext:
-    """Whoever answers is believed: nothing is sent over it."""
+    """Trust any certificate: nothing is sent over the connection."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -250,8 +256,8 @@ class Session:
 
     def send(self, payload: bytes, replies: int) -> list[Reply]:
         """The replies to commands that are packed already."""
-        found = self._connection.exchange(Request(payload, replies, b""))
-        return found if replies > 1 else [found]
+        reply = self._connection.exchange(Request(payload, replies, b""))
+        return reply if replies > 1 else [reply]
 
     def close(self) -> None:
         """Close; under a thread that reads, too."""
@@ -264,7 +270,7 @@ class Session:
 def session(
     address: Address, limit: float, reached: Callable[[OpeningStep], object] = lambda step: None
 ) -> Generator[Session]:
-    """Open a connection. *limit*: of each step, in seconds; *reached* is told where it is.
+    """Open a connection. *limit*: of each step, in seconds; *reached* is called with the step.
 
     CONNECTION_ERRORS, UsageError: it cannot be opened.
     """
@@ -345,8 +351,8 @@ def pairs(reply: Reply) -> dict[str, str]:
 
 def lines(reply: Reply) -> dict[str, str]:
     """The `name:value` lines of INFO and CLUSTER INFO."""
-    found = [line.partition(":") for line in text(reply).splitlines() if ":" in line]
-    return {name: value.strip() for name, _, value in found}
+    pairs = [line.partition(":") for line in text(reply).splitlines() if ":" in line]
+    return {name: value.strip() for name, _, value in pairs}
 
 
 def refusal_text(reply: Reply, command: str) -> str | None:

@@ -234,12 +234,12 @@ def _replicas_of(
 ) -> list[tuple[str, Address]]:
     """The replicas that are up, by the first sentinel that knows any."""
     listed = next((each.facts.replicas for each in sentinels if each.facts.replicas), ())
-    found: list[tuple[str, Address]] = []
+    replicas: list[tuple[str, Address]] = []
     for replica in [each for each in listed if each.is_up][:_MOST_REPLICAS]:
         host, port = _split(replica.address)
         options = {**target.template.options, "host": target.forced_host or host, "port": port}
-        found.append((replica.address, Address(target.template.connection_class, options)))
-    return found
+        replicas.append((replica.address, Address(target.template.connection_class, options)))
+    return replicas
 
 
 DESCRIPTION = (
@@ -247,7 +247,7 @@ DESCRIPTION = (
     "Nothing is written: commands are tried on a key that does not exist."
 )
 DOCTOR_EXIT_CODES = (
-    "exit code: 0 no error or warning, 1 errors or warnings, 2 wrong usage, 3 nobody answered"
+    "exit code: 0 no error or warning, 1 errors or warnings, 2 wrong usage, 3 no server answered"
 )
 
 

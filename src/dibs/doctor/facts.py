@@ -17,10 +17,10 @@ UNREACHABLE = frozenset(
         "proxy-backend", "embedded",
     )
 )  # fmt: skip
-"""Failures after which nobody answered who could be asked: the exit code is another one."""
+"""Failures to reach any server: the exit code is another one."""
 
 PROBE = "dibs:probe:5b0c1e2f7a93"
-"""Behind the namespace: the only key that is used. It does not exist, and is not created."""
+"""After the namespace: the only key that is used. It does not exist, and is not created."""
 
 
 SETTINGS = (
@@ -119,12 +119,12 @@ class ServerFacts:
     def text(self, name: str) -> str | None:
         """A setting, by its name in the configuration; INFO has some of them, too.
 
-        KeyError: nobody asks for it, so that a rule about it would never find anything.
+        KeyError: it is not read, so a rule about it would never find anything.
         """
         if name not in SETTINGS and name not in FIGURES:
             raise KeyError(name)
-        found = self.config.get(name)
-        return self.info.get(name.replace("-", "_")) if found is None else found
+        value = self.config.get(name)
+        return self.info.get(name.replace("-", "_")) if value is None else value
 
     def number(self, name: str) -> int | None:
         """A setting or a figure of INFO. None: it is not known."""
@@ -206,7 +206,7 @@ class KeyFacts:
     seen: int = 0
     total: int | None = None
     mine: int = 0
-    """Under the namespace."""
+    """How many keys are in the namespace."""
     foreign: Mapping[str, int] = field(default_factory=dict[str, int])
     """Types that dibs does not use, under the namespace, and how many keys have them."""
     namespaces: frozenset[str] = frozenset()

@@ -36,11 +36,11 @@ OF_SERVER: tuple[OfServer, ...] = REPLICATION_RULES
 
 def findings(facts: TargetFacts) -> list[Finding]:
     """What is wrong, the worst first. The same on several servers is one finding."""
-    found = [finding for rule in OF_TARGET for finding in rule(facts)]
+    listed = [finding for rule in OF_TARGET for finding in rule(facts)]
     for server in facts.servers:
         if server.is_answering and not server.is_sentinel:
-            found += _of_server(server, facts)
-    return sorted(_merged(found), key=lambda each: ORDER.index(each.severity))
+            listed += _of_server(server, facts)
+    return sorted(_merged(listed), key=lambda each: ORDER.index(each.severity))
 
 
 def _of_server(server: ServerFacts, facts: TargetFacts) -> Iterator[Finding]:
@@ -250,7 +250,7 @@ def _end(facts: TargetFacts, found: list[Finding], style: ReportStyle) -> Iterat
 
 
 def report_json(facts: TargetFacts, found: list[Finding]) -> str:
-    """The same for programs: one object, on one line."""
+    """The report for programs: one object, on one line."""
     report: dict[str, Any] = {
         "target": facts.asked.address,
         "namespace": facts.asked.namespace,

@@ -87,7 +87,7 @@ COSTS = {
 ALL_THERE = frozenset(
     ("client|info", "client|kill", "command|info", "delex", "delifeq", "evalsha", "exists")
 )
-"""Those of them without which every feature is there."""
+"""Those of them that no feature needs."""
 _ENDING = ("client|info", "client|kill")
 
 
@@ -141,8 +141,8 @@ class Lack(NamedTuple):
 
 def lacks(server: ServerFacts) -> list[Lack]:
     """The verbs that do not work on this server for this user."""
-    found = [Lack(verb.name, _lacking(verb, server)) for verb in VERBS]
-    return [each for each in found if each.commands]
+    lacking = [Lack(verb.name, _lacking(verb, server)) for verb in VERBS]
+    return [each for each in lacking if each.commands]
 
 
 def _lacking(verb: VerbRights, server: ServerFacts) -> tuple[str, ...]:

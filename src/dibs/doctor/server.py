@@ -163,7 +163,7 @@ class ServerGatherer:
         self._learn(commands=verdicts, keys=keys, refusal=code, engine=engine)
 
     def _try_script(self) -> None:
-        """On a connection of its own, because a proxy that knows no EVAL closes it."""
+        """On a separate connection, because a proxy that knows no EVAL closes it."""
         verdict: CommandRight = "missing"
         try:
             with session(self._address, STEP_LIMIT) as opened:
@@ -186,8 +186,8 @@ class ServerGatherer:
         options = self._address.options
         if options.get("password") and (options.get("username") or "default") == "default":
             [reply] = opened.ask(("AUTH", options["password"]))
-            said = str(reply).lower() if isinstance(reply, ErrorReply) else ""
-            self._learn(takes_any_password=says_no_password(said))
+            message = str(reply).lower() if isinstance(reply, ErrorReply) else ""
+            self._learn(takes_any_password=says_no_password(message))
 
     def _ask_latency(self, opened: Session) -> None:
         payload = rights.tries(self._asked.probe, ("get",))
@@ -277,9 +277,6 @@ def _other_protocol(
     return failure
 
 
-SLOTS = 16384
-
-
 class SeedGatherer:
     """Asks one node; `facts` is None until it has answered."""
 
@@ -349,18 +346,18 @@ def _size(slots: str) -> int:
 
 
 def _nodes_of_slots(slots: Reply, host: str) -> Iterator[ClusterNode]:
-    found: dict[str, ClusterNode] = {}
+    nodes: dict[str, ClusterNode] = {}
     for entry in slots if isinstance(slots, list) else []:
         if not isinstance(entry, list) or len(entry) < 3:
             continue
         first, last, primary, *replicas = entry
         size = int(text(last)) - int(text(first)) + 1
         node = _node_of_slot(primary, "primary", host)
-        known = found.get(node.address, node)
-        found[node.address] = replace(known, slots=known.slots + size)
+        known = nodes.get(node.address, node)
+        nodes[node.address] = replace(known, slots=known.slots + size)
         for each in (_node_of_slot(replica, "replica", host) for replica in replicas):
-            found.setdefault(each.address, each)
-    yield from found.values()
+            nodes.setdefault(each.address, each)
+    yield from nodes.values()
 
 
 def _node_of_slot(reply: Reply, role: Literal["primary", "replica"], host: str) -> ClusterNode:
@@ -447,7 +444,7 @@ class ClockGatherer:
         self._address = address
 
     def run(self) -> None:
-        """Ask it."""
+        """Ask the replica."""
         with suppress(Exception), session(self._address, STEP_LIMIT) as opened:
             self.clock = clock_of(opened)
         self.is_done = True

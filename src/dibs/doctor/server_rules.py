@@ -25,8 +25,8 @@ def old_version(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     """Older than what dibs is tested with."""
     product, version = server.product or "", server.version or ""
     oldest = _OLDEST.get(product)
-    found = re.match(r"(\d+)\.(\d+)", version)
-    if oldest is not None and found and tuple(map(int, found.groups())) < oldest:
+    match = re.match(r"(\d+)\.(\d+)", version)
+    if oldest is not None and match and tuple(map(int, match.groups())) < oldest:
         yield Finding(
             "version-old",
             "warning",
@@ -316,7 +316,7 @@ def without_namespace(facts: TargetFacts) -> Iterator[Finding]:
             "warning",
             "Another client of dibs uses this database without a namespace.",
             _SAME_KEY,
-            "Give it a namespace of its own: Dibs(url, namespace='shop:').",
+            "Give it a separate namespace: Dibs(url, namespace='shop:').",
         )
 
 
@@ -351,7 +351,7 @@ def foreign_types(facts: TargetFacts) -> Iterator[Finding]:
         "warning" if facts.asked.namespace else "note",
         f"Other programs have keys {where}: {listed}, of {keys.mine} that were looked at.",
         "A call for a key of another type raises a UsageError; these programs may delete leases.",
-        "Choose a namespace that nobody else uses: Dibs(url, namespace=…), here --namespace.",
+        "Choose a namespace that no other program uses: Dibs(url, namespace=…), here --namespace.",
     )
 
 
@@ -363,9 +363,9 @@ _ALLOW = "Allow the commands; in a managed service, that is a setting of the use
 
 def denied_commands(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     """Verbs that do not work because an ACL forbids a command."""
-    found = _of(lacks(server), server.commands, "denied")
-    if found:
-        names = sorted({name for lack in found for name in lack.commands})
+    lacking = _of(lacks(server), server.commands, "denied")
+    if lacking:
+        names = sorted({name for lack in lacking for name in lack.commands})
         yield Finding(
             "acl-commands",
             "error",
@@ -373,14 +373,14 @@ def denied_commands(server: ServerFacts, asked: Examination) -> Iterator[Finding
             "They raise a UsageError, or end as an outage.",
             _ALLOW,
             (_allow(server, asked, names),),
-            details=_by_verb(found),
+            details=_by_verb(lacking),
         )
 
 
 def missing_commands(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     """Verbs that do not work because the server, or a proxy before it, lacks a command."""
-    found = _of(lacks(server), server.commands, "missing")
-    if found:
+    lacking = _of(lacks(server), server.commands, "missing")
+    if lacking:
         yield Finding(
             "commands-missing",
             "error",
@@ -388,22 +388,22 @@ def missing_commands(server: ServerFacts, asked: Examination) -> Iterator[Findin
             "They raise a UsageError, or end as an outage.",
             "Connect to the server itself rather than through a proxy; remove `rename-command`"
             " from its configuration; or use another service.",
-            details=_by_verb(found),
+            details=_by_verb(lacking),
         )
 
 
 def optional_commands(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     """Commands that an ACL forbids, and without which everything is guarded, but less good."""
-    found = reduced(server)
-    if found:
+    lacking = reduced(server)
+    if lacking:
         yield Finding(
             "acl-optional",
-            "note" if ALL_THERE.issuperset(found) else "warning",
+            "note" if ALL_THERE.issuperset(lacking) else "warning",
             f"The user {_user(server, asked)} may not run commands that dibs can do without:",
             "Nothing fails without them. This is what it costs.",
             _ALLOW,
-            (_allow(server, asked, sorted(found)),),
-            details=tuple(f"{name}: {cost}" for name, cost in found.items()),
+            (_allow(server, asked, sorted(lacking)),),
+            details=tuple(f"{name}: {cost}" for name, cost in lacking.items()),
         )
 
 
@@ -447,7 +447,7 @@ def _quoted(word: str) -> str:
 def _of(
     found: list[Lack], commands: Mapping[str, CommandRight], verdict: CommandRight
 ) -> list[Lack]:
-    """The same, with only the commands of this verdict."""
+    """*found*, with only the commands of *verdict*."""
     some = [
         Lack(verb, tuple(name for name in names if commands[name] == verdict))
         for verb, names in found
@@ -474,7 +474,7 @@ def any_password(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
             "auth-unset",
             "warning",
             f"The URL has a password, and {server.address} has none.",
-            "Whoever reaches the server can read and delete every key, without a password. Over"
+            "Anyone who reaches the server can read and delete every key, without a password. Over"
             " RESP2, dibs raises a UsageError at the first call.",
             "Set the password on the server, also in the configuration file; or remove it from the"
             " URL:",

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from .._diagnostics import SLOTS
 from .facts import (
     ClusterNode,
     ConnectionFailure,
@@ -15,7 +16,6 @@ from .facts import (
     Severity,
     TargetFacts,
 )
-from .server import SLOTS
 
 _FAILOVER = "There would be no failover: the outage lasts until the primary is back."
 
@@ -119,7 +119,7 @@ def lost_sentinels(facts: TargetFacts) -> Iterator[Finding]:
             "sentinel-lost",
             "error" if len(lost) == len(facts.sentinels) else "warning",
             f"{len(lost)} of {len(facts.sentinels)} sentinels of the URL do not answer:",
-            "dibs asks the others. If none answers, nobody knows the primary: an outage.",
+            "dibs asks the others. If none answers, the primary is unknown: an outage.",
             "Start them, or correct host and port in the URL; the default port is 26379. A password"
             " of the sentinels is ?sentinel_password=…",
             details=tuple(f"{each.address}: {_why(each)}" for each in lost),
@@ -136,7 +136,7 @@ def refusing_sentinels(facts: TargetFacts) -> Iterator[Finding]:
             "error" if len(failed) == len(facts.sentinels) else "warning",
             f"{len(refusing)} of {len(facts.sentinels)} servers of the URL do not answer as"
             " sentinels:",
-            "dibs asks the others. If none answers, nobody knows the primary: an outage.",
+            "dibs asks the others. If none answers, the primary is unknown: an outage.",
             "Name host and port of sentinels in the URL; the default port is 26379. Their password"
             " is ?sentinel_password=…, that of the primary is in front of the hosts.",
             details=tuple(f"{each.address}: {_why(each)}" for each in refusing),
@@ -335,7 +335,7 @@ def replica_target(server: ServerFacts, asked: Examination) -> Iterator[Finding]
     if server.info.get("role") != "slave" and server.refusal not in ("readonly", "masterdown"):
         return
     if asked.kind == "cluster":
-        return  # a node of its own right
+        return  # a node of the cluster
     primary = ":".join(filter(None, [server.text("master_host"), server.text("master_port")]))
     yield Finding(
         "replica",
@@ -428,7 +428,7 @@ CASES: dict[str, _Case] = {
         "Correct the host name in the URL, or use an IP address.",
     ),
     "refused": _Case(
-        "Nobody listens at {address}: the connection was refused.",
+        "No server listens at {address}: the connection was refused.",
         _OUTAGE,
         "Start the server, or correct host and port in the URL. A server that listens only on"
         " 127.0.0.1 needs `bind` in its configuration.",
@@ -634,7 +634,7 @@ def _filling(
 
 def _urls(address: str, asked: Examination) -> dict[str, str]:
     """What a fix writes in place of the URL that was asked."""
-    found = {
+    urls = {
         "{server}": asked.server_url(address), "{cluster}": asked.cluster_url(address),
         "{scheme}": "rediss" if asked.tls else "redis", "{place}": address,
         "{plain}": f"redis://{address}", "{secure}": f"rediss://{address}",
@@ -642,11 +642,11 @@ def _urls(address: str, asked: Examination) -> dict[str, str]:
     }  # fmt: skip
     if asked.kind in ("cluster", "sentinel"):
         scheme = f"redis+{asked.kind}"
-        found |= {
+        urls |= {
             "{scheme}": scheme, "{place}": "…", "{plain}": f"{scheme}://… without ssl=true",
             "{secure}": f"{scheme}://…?ssl=true", "{option}": f"{scheme}://…?ssl=true&",
         }  # fmt: skip
-    return found
+    return urls
 
 
 CONNECTING_RULES = (failed_servers,)

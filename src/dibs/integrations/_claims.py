@@ -13,7 +13,7 @@ from .._http.policy import Policy
 from .._http.problems import refusal_response, replay
 from .._http.responses import Recording, Response
 from .._http.submission import InvalidRequest, Submission
-from .._interface import ClaimRequest, How, NotOurs, Replay, opening, remaining
+from .._interface import ClaimRequest, How, NotOurs, Replay, remaining, transactions
 from ..errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,8 +49,10 @@ def unmark_guarded(marks: MutableMapping[str, Any]) -> None:
 
 @functools.cache
 def _warn_of_login(name: str) -> None:
-    """Once for each route. Without the header, and without its scheme: some clients send the bare
-    credential in its place.
+    """Warn once for each route.
+
+    The warning contains neither the header nor its scheme: some clients send the bare credential in
+    its place.
     """
     _log.warning(
         "%s: the scheme of an Authorization header is not known to send the same header with a "
@@ -64,10 +66,15 @@ def applied(policy: Policy, submission: Submission | InvalidRequest) -> Policy:
     return submission.policy if isinstance(submission, Submission) else policy
 
 
+def outcome_of(policy: Policy, recording: Recording) -> How:
+    """How a request with such a response has ended."""
+    is_later = recording.status >= 400 and recording.is_later
+    return policy.outcome(recording.status, is_later=is_later)
+
+
 def how_it_ended(claim: "AsyncClaim | Claim", policy: Policy, recording: Recording) -> How:
     """How the request ended; a response that is to be stored is handed to the claim."""
-    is_later = recording.status >= 400 and recording.is_later
-    how = policy.outcome(recording.status, is_later=is_later)
+    how = outcome_of(policy, recording)
     if how == "returned" and (response := recording.response) is not None:
         claim.complete(response)
     return how
@@ -92,8 +99,11 @@ def within_of(
 
     UsageError: an option does not go with it, or the view has no parameter for the transaction.
     """
-    *_, made = [opening(opener, each, is_async=is_async) for each in policy.all_claim_options]
-    return made, remaining(opener, signature)
+    from .. import AsyncDibs, Dibs  # not at import: most applications use one half
+
+    kind = AsyncDibs if is_async else Dibs
+    *_, runner = [transactions(kind, opener, each) for each in policy.all_claim_options]
+    return runner, remaining(opener, signature)
 
 
 def left_of(submission: Submission, since: float) -> float:
@@ -169,12 +179,13 @@ class OpenTransaction:
             await self._call(self._work.roll_back, NotFinal())
 
 
-# ---- reading a body that the framework has parsed, or that nobody wants
+# ---- reading a body that the framework has parsed, or that is not wanted
 
 
 def drain(read: Callable[[int], bytes], most: int) -> None:
-    """Read and drop up to *most* bytes: a client that is still sending would lose its connection,
-    and the response with it.
+    """Read and drop up to *most* bytes.
+
+    A client that is still sending would lose its connection, and the response with it.
     """
     while most > 0 and (piece := read(min(most, 65536))):
         most -= len(piece)

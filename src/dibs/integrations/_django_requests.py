@@ -123,11 +123,11 @@ def _body(request: Any, headers: dict[str, str], limit: int) -> _Body | InvalidR
     plain = plain_request(request)
     if _is_streamed(plain, length):
         return _spooled(plain, headers, limit)
-    found = _read(request, length)
-    size = len(found.body) if found.fields is None else _counted(plain)
+    body = _read(request, length)
+    size = len(body.body) if body.fields is None else _counted(plain)
     if size is not None and size < length and hasattr(plain, "environ"):
         return INCOMPLETE  # under ASGI, Django itself notices that the client has left
-    return too_large(limit) if size is not None and size > limit else found
+    return too_large(limit) if size is not None and size > limit else body
 
 
 def _is_streamed(request: Any, length: int) -> bool:
@@ -193,7 +193,7 @@ def identity_of(request: Any) -> Submitter:
 
 
 async def aidentity_of(request: Any) -> Submitter:
-    """The same, without blocking the event loop by a query."""
+    """Identify the user without blocking the event loop by a query."""
     options = _options()
     user = options.user(request) if options.user is not None else None
     if isinstance(user, Awaitable):

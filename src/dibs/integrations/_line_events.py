@@ -41,30 +41,32 @@ WINDOW = 86_400.0
 
 
 def signature_is_right(body: bytes, signature: str | None, secret: str) -> bool:
-    """True: *body*, as received, was signed with the channel's *secret*.
+    """Check that *body*, as received, was signed with the channel's *secret*.
 
-    *signature*: the header `X-Line-Signature`. False if it is malformed or missing; the comparison
-    takes constant time.
+    The comparison takes constant time.
+
+    Args:
+        signature: The header `X-Line-Signature`; False if it is malformed or missing.
     """
     right = base64.b64encode(hmac.digest(secret.encode(), body, hashlib.sha256))
     return hmac.compare_digest(right, (signature or "").encode("utf-8", "replace"))
 
 
 def actor_key(source: object) -> str | None:
-    """`processing:user:{userId}` of the sender, also in a group; None: LINE does not send it."""
+    """Return `processing:user:{userId}` of the sender, or None if LINE does not send the id."""
     user_id = fact_of(source, "user_id", "userId")
     return None if user_id is None else f"processing:user:{user_id}"
 
 
 def event_id(event: object) -> str | None:
-    """The event's `webhookEventId`, the same at each delivery; None: it has none."""
+    """Return the event's `webhookEventId`, the same at each delivery, or None."""
     return fact_of(event, "webhook_event_id", "webhookEventId")
 
 
 def event_key(event: object) -> str | None:
-    """The key that is claimed for the event; None: the event has no id."""
-    found = event_id(event)
-    return None if found is None else f"line:event:{found}"
+    """Return the key that is claimed for the event, or None if the event has no id."""
+    webhook_id = event_id(event)
+    return None if webhook_id is None else f"line:event:{webhook_id}"
 
 
 def reply_token(event: object) -> str | None:
@@ -73,7 +75,7 @@ def reply_token(event: object) -> str | None:
 
 
 def reply_key(token: str) -> str:
-    """The key that is held from the moment a reply token is used; it does not show the token."""
+    """Return the key that is held once a reply token is used; it does not show the token."""
     return f"line:reply:{hashlib.sha256(token.encode()).hexdigest()[:32]}"
 
 
@@ -108,11 +110,11 @@ class EventMemory:
         return len(self._states)
 
     def get(self, key: str) -> DeliveryState | None:
-        """Its state. None: never seen, or too long ago."""
+        """Return the state of *key*, or None if it was never seen, or too long ago."""
         return self._states.get(key)
 
     def begin(self, key: str) -> DeliveryState | None:
-        """Its state. None: it was not known, and is running from now on."""
+        """Return the state of *key*; if there is none, return None and record it as running."""
         with self._lock:
             state = self._states.get(key)
             if state is None:
@@ -120,17 +122,17 @@ class EventMemory:
             return state
 
     def put(self, key: str, state: DeliveryState) -> None:
-        """Remember it."""
+        """Record the state of *key*."""
         with self._lock:
             self._put(key, state)
 
     def drop(self, key: str) -> None:
-        """It may come again."""
+        """Forget *key*, so that it counts as new."""
         with self._lock:
             self._states.pop(key, None)
 
     def end(self, key: str, *, is_done: bool) -> None:
-        """It is done; or it may come again."""
+        """Record *key* as done, or forget it."""
         self.put(key, "done") if is_done else self.drop(key)
 
     def _put(self, key: str, state: DeliveryState) -> None:
@@ -190,9 +192,14 @@ class Routes:
         """Handle events of *kind*, with messages of the type *content*: `handler(event, reply)`.
 
         Both are classes of line-bot-sdk, or LINE's names for them ("message", "text"). The first
-        handler that fits is called. *alone*: one event at a time for each person, as `busy=` says;
-        None: messages and postbacks. UsageError: a coroutine function where threads work, or a
-        plain one where tasks do.
+        handler that fits is called.
+
+        Args:
+            alone: One event at a time for each person, as `busy=` says. None: messages and
+                postbacks.
+
+        Raises:
+            UsageError: A coroutine function for threads, or a plain function for asyncio.
         """
 
         def decorate(handler: Handler) -> Handler:
@@ -205,13 +212,13 @@ class Routes:
         return decorate
 
     def route(self, event: object) -> Route | None:
-        """None: nobody handles it, or another bot has the chat."""
+        """Return the handler of an event, or None if it has none or another bot has the chat."""
         if fact_of(event, "mode", "mode") == "standby":
             return None
         return next((route for route in self._routes if route.fits(event)), None)
 
     def parsed(self, body: bytes, signature: str | None) -> Sequence[Any] | None:
-        """The events of a webhook. None: it was not signed by LINE, or is not what LINE sends."""
+        """Return the events of a webhook, or None if LINE has not signed it or it is malformed."""
         try:
             return self._parser.parse(body.decode(), signature or "")
         except Exception as error:  # the SDK has many: a signature, JSON, missing fields
@@ -243,11 +250,11 @@ LONGEST_REPLY = 50.0
 E = TypeVar("E")
 T = TypeVar("T")
 Ended = Callable[[str, int], object]
-"""Called with what became of events, in a word, and how many they are."""
+"""Called with the outcome of events, as a code, and their number."""
 
 
 async def to_its_end(sending: Coroutine[Any, Any, T]) -> T:
-    """The result of *sending* a reply. A caller that is cancelled waits for it first.
+    """Return the result of *sending* a reply; if the caller is cancelled, finish sending first.
 
     A reply that is cancelled while it is sent would use up the token without an answer.
     """
@@ -262,11 +269,17 @@ async def to_its_end(sending: Coroutine[Any, Any, T]) -> T:
 
 
 class WorkerPool(Generic[E]):
-    """Events under way, as tasks. One that fails, hangs or is cancelled does not affect the others.
+    """Works on events in tasks. One that fails, hangs or is cancelled does not affect the others.
 
-    *work* does what an event asks for and returns what became of it, in a word. *ended* is called
-    with that word, or "failed", "late", "cut", "refused"; *queued* with the number of events that
-    are not done; *running* makes a context manager for the time in which one is worked on.
+    Args:
+        work: Handles an event, and returns its outcome as a code.
+        concurrency: How many events are worked on at once.
+        limit: How many events may be under way, the waiting ones included.
+        longest: Seconds after which an event is given up.
+        ended: Called with a code, that of *work* or "failed", "late", "cut", "refused", and the
+            number of events.
+        queued: Called with the number of events that are not done.
+        running: Makes a context manager for the time in which an event is worked on.
     """
 
     concurrency = 64
@@ -298,9 +311,10 @@ class WorkerPool(Generic[E]):
         return f"<{type(self).__name__} {len(self._tasks)} of {self._limit} events>"
 
     def accept(self, events: Sequence[E]) -> bool:
-        """True: each of them will be worked on. False: they do not all fit, so none is.
+        """Accept all of *events*, or none.
 
-        While it drains none is accepted.
+        Returns:
+            False if they do not all fit, or the pool is draining.
         """
         if self._is_draining or len(self._tasks) + len(events) > self._limit:
             _refuse(self._ended, len(events), is_draining=self._is_draining)
@@ -315,9 +329,13 @@ class WorkerPool(Generic[E]):
     async def drain(
         self, within: float, keep: Callable[[Sequence[E]], Awaitable[None]] | None = None
     ) -> int:
-        """Wait until all events are done; cancel those that are not *within* seconds: how many.
+        """Wait until all events are done; cancel those that are not done *within* seconds.
 
-        They are given to *keep*, so that somebody else can answer them.
+        Args:
+            keep: Called with the cancelled events, so that another process can answer them.
+
+        Returns:
+            How many were cancelled.
         """
         if not self._tasks:
             return 0
@@ -369,13 +387,13 @@ class WorkerPool(Generic[E]):
 
 
 class ThreadWorkerPool(Generic[E]):
-    """The same with threads, which cannot be cut: what takes too long is waited for elsewhere."""
+    """Works on events in threads, which cannot be cancelled; otherwise like `WorkerPool`."""
 
     concurrency = 16
 
     @staticmethod
     def replying(sent: T) -> T:
-        """A reply that was sent: threads are not cancelled."""
+        """Return a reply that was sent: threads are not cancelled."""
         return sent
 
     def __init__(
@@ -398,7 +416,7 @@ class ThreadWorkerPool(Generic[E]):
         return f"<{type(self).__name__} {len(self._futures)} of {self._limit} events>"
 
     def accept(self, events: Sequence[E]) -> bool:
-        """As in `WorkerPool`."""
+        """Accept all of *events*, or none, as in `WorkerPool`."""
         with self._lock:
             fits = not self._is_drained and len(self._futures) + len(events) <= self._limit
             started = [self._pool.submit(self._run, each) for each in events] if fits else []
@@ -410,9 +428,12 @@ class ThreadWorkerPool(Generic[E]):
         return fits
 
     def drain(self, within: float) -> int:
-        """Wait until all events are done, *within* seconds at most: how many are not.
+        """Wait until all events are done, *within* seconds at most.
 
-        Those that have not begun by then never will. From now on none is accepted.
+        Events that have not begun by then never do. From now on none is accepted.
+
+        Returns:
+            How many are not done.
         """
         with self._lock:
             self._is_drained = True
@@ -452,7 +473,7 @@ def _failed(error: Exception) -> str:
 
 
 def _described(error: Exception) -> str:
-    """Its type, and what is known to quote nothing that somebody wrote: most errors may do so."""
+    """Its type, and what is known to quote no user's text: most errors may do so."""
     kind, status = type(error), getattr(error, "status", None)
     if kind.__module__ == DibsError.__module__:
         sentence = "" if getattr(error, "message", None) else str(error).partition(", not ")[0]

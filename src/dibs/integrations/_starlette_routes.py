@@ -26,9 +26,9 @@ from .asgi import encoded
 class RequestLeases:
     """What one request holds.
 
-    It is released before the last piece of the response is sent, as a claim is: whoever has the
-    whole response can ask again at once, and a stream is held to its end. What the application
-    does afterwards (background tasks) does not hold it.
+    It is released before the last piece of the response is sent, as a claim is: a client that
+    has the whole response can ask again at once, and a stream is held to its end. Background tasks
+    of the application do not hold it.
     """
 
     def __init__(self, dibs: "AsyncDibs") -> None:
@@ -39,7 +39,7 @@ class RequestLeases:
     async def take(
         self, key: str, name: str | None, **options: Unpack[HoldKeywords]
     ) -> "AsyncLease":
-        """Hold *key*. Busy: somebody has it. Unavailable: the store is out."""
+        """Hold *key*. Busy: another holder has it. Unavailable: the store is out."""
         hold = self._dibs.hold(key, name=name, **options)
         lease = await self._stack.enter_async_context(hold)
         self._held.append((lease, options.get("on_late") == "raise"))
@@ -62,8 +62,9 @@ class RequestLeases:
             await self._held.pop()[0].release()
 
     async def leave(self, error: BaseException | None) -> None:
-        """The application has returned, or raised *error*. LeaseLost: it was stopped by the loss of
-        a lease, or came too late.
+        """End the leases after the application has returned, or raised *error*.
+
+        LeaseLost: the loss of a lease stopped it, or it ended too late.
         """
         trace = None if error is None else error.__traceback__
         await self._stack.__aexit__(None if error is None else type(error), error, trace)
@@ -90,9 +91,9 @@ class Refused(HTTPException):
 
 def response_of(response: Response) -> StarletteResponse:
     """*response*, to be returned by an endpoint."""
-    made = StarletteResponse(response.body, response.status)
-    made.raw_headers = encoded(response)
-    return made
+    answer = StarletteResponse(response.body, response.status)
+    answer.raw_headers = encoded(response)
+    return answer
 
 
 def answer(request: Request, response: Response) -> StarletteResponse:
@@ -108,7 +109,7 @@ def refused(request: Request, response: Response) -> Exception:
     if is_refusal(response):
         error = Refused(response)
         request.scope[GUARD].refusal = response
-    # Here and not in install(): a mounted application has handlers of its own.
+    # Here and not in install(): a mounted application has separate handlers.
     handlers: Any = request.scope.get("starlette.exception_handlers")
     if handlers is not None:
         handlers[0].setdefault(type(error), _answer)
@@ -116,8 +117,9 @@ def refused(request: Request, response: Response) -> Exception:
 
 
 class _Replayed(Exception):
-    """A stored response, where it cannot be returned. No HTTPException: that would be handled by
-    its status.
+    """A stored response, where it cannot be returned.
+
+    It is not an HTTPException, which would be handled by its status.
     """
 
     def __init__(self, response: Response) -> None:
@@ -137,8 +139,9 @@ def _is_handled(request: Request, status: int) -> bool:
 
 
 def with_headers_of(refusal: Response, message: Message) -> Message:
-    """The beginning of a page that an application has made of *refusal*, with those headers of it
-    that the page does not set itself.
+    """Return the start of a page that an application made of *refusal*, with its headers.
+
+    Headers that the page sets itself stay.
     """
     lines = list(message.get("headers", ()))
     names = {bytes(name).lower() for name, _ in lines}
@@ -214,8 +217,9 @@ def policy_for(scope: Any) -> Policy | None:
 
 
 def check_routes_of(app: Any) -> None:
-    """UsageError: a route of *app*, of its routers or of an application mounted in it leads to a
-    function that is inside of a guard.
+    """UsageError: a route of *app* leads to a function inside a guard.
+
+    Routes of its routers and of applications mounted in it are checked as well.
     """
     check_registered(_endpoints(getattr(app, "routes", ())))
 

@@ -3,9 +3,11 @@
 import hashlib
 import inspect
 import logging
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 from urllib.parse import quote
+from weakref import WeakKeyDictionary
 
 from .._interface import (
     UNGUARDED_TOKEN,
@@ -15,23 +17,37 @@ from .._interface import (
     OutagePolicy,
     Seconds,
     Template,
+    answering,
     returned_type,
     seconds,
     shown,
+    token_hint,
 )
 from ..errors import Duplicate, LeaseLost, UsageError
 
 _log = logging.getLogger("dibs")
 
 STARTED = "started"
-"""In place of a token: a retry of a job that was unique until it started, and needs no claim."""
+"""In place of a token: a retry of a job that was unique until it started, and needs no claim. With
+`alone`, before the token of its turn."""
 AGAIN_AFTER, AGAIN_WITHIN = 1.0, 10.0
 """How long a delivery waits in the queue that meets an earlier one, at least and at most; brokers
 deliver again what waits for longer than their own timeout."""
+ALONE = "job:alone:"
+"""Before the key of a job: the claim on being the one that runs, its turn."""
+TURN_WITHIN = 5.0
+"""How long a worker waits for the turn of a job that cannot be sent for later, at most."""
 RUN_NAME = "job:{id}"
 """What events call the claim on the id of a job."""
+_FIELD = re.compile(r"\{[^{}]*\}")
+_DECLARED: "WeakKeyDictionary[object, dict[str, str]]" = WeakKeyDictionary()
+"""For each client, the name of the job that was the first to have a shape of keys."""
 TASK = "{task}"
 """The field of a template that is the name of the job itself."""
+LOOK_AFTER = 0.1
+"""Seconds after which a producer looks again at a job that is being sent or started."""
+MOST_AT_ONCE = 100
+"""Jobs with the same key: each of them has a key, and all are tried until one is free."""
 LONGEST_ID = 200
 """Of a job, in characters: it is the note of a claim."""
 
@@ -42,10 +58,22 @@ class UniqueKeywords(TypedDict, total=False):
     until: Literal["start", "end"] | Seconds
     """How long another job with the same key is a duplicate: until the job starts, until it ends,
     or (seconds) until that long after its end."""
+    alone: bool
+    """With `until="start"`: of the jobs with the same key one runs at a time. So one runs, and at
+    most one waits, which begins when that has ended."""
+    again: Literal["replace", "postpone"] | None
+    """With `until="start"`, what another job does to one that waits: it runs in its place, at its
+    time ("replace"), or at the time that the other one asks for ("postpone"). None: it is a
+    duplicate."""
+    limit: int | None
+    """How many jobs with the same key may be there at once, up to 100; None: one."""
     queued: Seconds
     """How long the key stays taken while the job waits in the queue, beyond its own delay."""
     lease: Seconds
     """How long the key stays taken after the worker is lost."""
+    on_duplicate: "Literal['return', 'raise'] | Callable[..., Any]"
+    """What a caller gets that enqueues a duplicate: the existing job, the error `Duplicate`, or
+    what a function returns, which gets the error and the arguments of the job that it names."""
     on_outage: OutagePolicy | None
     """"open" goes on unguarded, "closed" raises Unavailable. None: the policy of the client."""
 
@@ -69,14 +97,30 @@ class UniqueOptions:
         self,
         *,
         until: Literal["start", "end"] | Seconds = "end",
+        alone: bool = False,
+        again: Literal["replace", "postpone"] | None = None,
+        limit: int | None = None,
         queued: Seconds = 3600,
         lease: Seconds = 10,
+        on_duplicate: "Literal['return', 'raise'] | Callable[..., Any]" = "return",
         on_outage: OutagePolicy | None = None,
     ) -> None:
+        if on_duplicate not in ("return", "raise") and not callable(on_duplicate):
+            said = f'on_duplicate must be "return", "raise" or a function, not {on_duplicate!r}'
+            raise UsageError(said)
         if isinstance(until, str) and until not in ("start", "end"):
             raise UsageError(f'until must be "start", "end" or seconds, not {until!r}')
+        if alone and until != "start":
+            raise UsageError('alone=True goes with until="start": with others no two run at once')
+        if limit is not None and (type(limit) is not int or not 1 <= limit <= MOST_AT_ONCE):
+            raise UsageError(f"limit must be a number from 1 to {MOST_AT_ONCE}, not {limit!r}")
+        self.alone = alone
+        self.again: Literal["replace", "postpone"] | None = again
+        self.limit = limit or 1
+        self.on_duplicate = on_duplicate
         self.queued = seconds(queued, "queued")
         self.lease = seconds(lease, "lease")
+        self._check_again(until, limit)
         self.is_over_at_start = until == "start"
         self.is_over_at_end = isinstance(until, str)
         """Another job with the same key may run after it."""
@@ -88,11 +132,24 @@ class UniqueOptions:
         wait = 1.5 * self.lease + 0.5
         self.claim = ClaimOptions(window=window, after=after, **terms)
         self.patient_claim = ClaimOptions(window=window, after=after, wait=wait, **terms)
+        self.look = ClaimOptions(window=window, after=after, wait=LOOK_AFTER, **terms)
+        """How a key is claimed whose job is being sent or started at this moment."""
+        self.turn = ClaimOptions(window=window, after="release", **terms)
         self.run = ClaimOptions(window=self.queued, after="hold", **terms)
         """How the id of a job is claimed."""
         self.on_outage: OutagePolicy | None = on_outage
         self.terms = terms
         self._tasks: set[str] = set()
+
+    def _check_again(self, until: object, limit: int | None) -> None:
+        if self.again is None:
+            return
+        if self.again not in ("replace", "postpone"):
+            raise UsageError(f'again must be "replace" or "postpone", not {self.again!r}')
+        if until != "start" or limit is not None:
+            raise UsageError('again= goes with until="start", or what is newest is lost; no limit=')
+        if self.queued <= self.lease:  # by which a job that waits is told from one that starts
+            raise UsageError("with again=, queued must be longer than lease")
 
     def claims_of(self, function: Callable[..., Any]) -> tuple[ClaimOptions, ClaimOptions]:
         """How a worker claims the key of a job: at once, or with patience."""
@@ -107,12 +164,12 @@ class UniqueOptions:
         self._tasks.add(task)
         if len(self._tasks) > 1 and TASK not in template:
             names = " and ".join(sorted(self._tasks)[:2])
-            said = f"{template!r} is used by {names}, which would be duplicates of each other"
-            raise UsageError(f"{said}: add {{task}}, or call unique() for each")
+            message = f"{template!r} is used by {names}, which would be duplicates of each other"
+            raise UsageError(f"{message}: add {{task}}, or call unique() for each")
 
 
 class TransactionOptions(UniqueOptions):
-    """The same, where a job can run in a transaction. UsageError: an option is invalid."""
+    """Options where a job can run in a transaction. UsageError: an option is invalid."""
 
     def __init__(
         self,
@@ -128,7 +185,7 @@ class TransactionOptions(UniqueOptions):
         self._codec = codec
 
     def claims_of(self, function: Callable[..., Any]) -> tuple[ClaimOptions, ClaimOptions]:
-        """The same; with a database they keep the result of *function*."""
+        """The claims; with a database they keep the result of *function*."""
         usual = super().claims_of(function)
         if self.within is None:
             return usual
@@ -138,6 +195,31 @@ class TransactionOptions(UniqueOptions):
             for each in usual
         )
         return at_once, patient
+
+
+class Sending(NamedTuple):
+    """What the message of a job takes along."""
+
+    token: str
+    key: str
+    """Of several that the job may have, the one that was free."""
+    delay: float | None = None
+    """When it is to start, in seconds, if it takes the time of another one; None: as asked for."""
+
+
+class Replaced(NamedTuple):
+    """A job that waited, in whose place another one is sent."""
+
+    job_id: str
+    hint: str
+    """Tells its claim from others."""
+    remaining: float
+    """How long its key would have been taken, in seconds."""
+
+    @property
+    def key(self) -> str:
+        """The key of the record that it was replaced: its message is still in a queue."""
+        return f"job:replaced:{self.job_id}:{self.hint}"
 
 
 class Job(NamedTuple):
@@ -152,6 +234,13 @@ class Job(NamedTuple):
     """Whether a delivery that meets an earlier one can be sent once more."""
     sent_by: str | None = None
     """What the message of a retry brought: the `sending` of the run that sent it."""
+    patience: float = 0.0
+    """How long a worker waits for its turn, in seconds: it cannot be sent for later."""
+
+    @property
+    def has_started(self) -> bool:
+        """Whether this is a retry of a job that was unique until it started."""
+        return self.token is not None and self.token.startswith(STARTED)
 
     @property
     def sending(self) -> str:
@@ -181,8 +270,11 @@ class Job(NamedTuple):
 
     @property
     def again_key(self) -> str:
-        """The key of sending its message once more. Two retries have two tokens: one may be lost,
-        and the claim of the other stay in the queue."""
+        """The key of sending its message once more.
+
+        Two retries have two tokens: one may be lost while the claim of the other stays in the
+        queue.
+        """
         return f"{self.run_key}:{self._token_hash}:again"
 
 
@@ -209,10 +301,31 @@ class UniqueKey:
         self.sent = function if within is None else shown(within, function)
         """The function as those see it who send a job."""
         self.of = Template(written, self.sent)
+        self.shape = _FIELD.sub("{}", written)
+        """What its keys have in common: jobs with the same one can have the same key."""
         self.name = template
         self.task = task
         self.options = options
         self._claims = options.claims_of(function)
+        asked = options.on_duplicate
+        self._answer = answering(asked, self.sent, "on_duplicate") if callable(asked) else None
+
+    def answer(
+        self, error: Duplicate, args: Any, kwargs: Any, existing: Callable[[str], Any]
+    ) -> Any:
+        """What the caller who enqueues a duplicate gets. *existing*: the job with an id.
+
+        Duplicate: the caller asked for it, or the existing job is not known.
+        """
+        if self._answer is not None:
+            return self._answer(error, tuple(args), dict(kwargs))
+        if self.options.on_duplicate == "raise" or error.note is None:
+            raise error
+        return existing(error.note)
+
+    def slots(self, key: str) -> list[str]:
+        """The keys that a job with *key* may have, one of them."""
+        return [key, *(f"{key}#{number}" for number in range(2, self.options.limit + 1))]
 
     @property
     def record_options(self) -> ClaimOptions:
@@ -228,9 +341,42 @@ class UniqueKey:
     def queue_request(self, key: str, job_id: str) -> ClaimRequest:
         """The claim on *key* for a job that is sent. UsageError: its id is too long."""
         if len(job_id) > LONGEST_ID:
-            said = f"the id of a job may have {LONGEST_ID} characters; this one has {len(job_id)}"
-            raise UsageError(f"{self.task or self.name}: {said}")
+            message = (
+                f"the id of a job may have {LONGEST_ID} characters; this one has {len(job_id)}"
+            )
+            raise UsageError(f"{self.task or self.name}: {message}")
         return ClaimRequest(key, self.options.claim, None, self.name, job_id)
+
+    def turns(self, key: str, job: Job) -> list[ClaimRequest]:
+        """The ways to get the turn of *job* to run, one after the other; none: it needs none."""
+        if not self.options.alone:
+            return []
+        text, name, options = ALONE + key, ALONE + self.name, self.options.turn
+        if job.patience:
+            options = ClaimOptions(
+                window=options.window, after="release", wait=job.patience, **self.options.terms
+            )
+        fresh = ClaimRequest(text, options, None, name, job.id)
+        if not job.has_started or (own := claimed_by(key, job.token)) is None:
+            return [fresh]
+        return [ClaimRequest(text, options, None, name, None, own[1]), fresh]
+
+    def look_request(self, key: str, job_id: str) -> ClaimRequest:
+        """The same as `queue_request`, which waits for a moment."""
+        return self.queue_request(key, job_id)._replace(options=self.options.look)
+
+    def replaced_request(self, replaced: Replaced, job_id: str) -> ClaimRequest:
+        """The record that job *job_id* is there in place of another one."""
+        options = ClaimOptions(
+            window=max(replaced.remaining, 1.0), after="hold", on_outage=self.options.on_outage
+        )
+        return ClaimRequest(replaced.key, options, None, RUN_NAME, job_id)
+
+    def delay_of(self, replaced: Replaced, delay: float) -> float:
+        """In how many seconds a job starts that replaces another one, and asked for *delay*."""
+        if self.options.again == "postpone":
+            return delay
+        return max(replaced.remaining - self.options.in_queue(0.0), 0.0)
 
     def run_request(self, job: Job) -> ClaimRequest | None:
         """The claim on one run of *job*; None: it is not needed."""
@@ -249,17 +395,28 @@ class UniqueKey:
         """The ways to get the claim of *job*, in turn, while what is in the way is its own.
 
         With its token. Without: it was enqueued in an outage, it waited for too long, or an earlier
-        run of it was lost with its worker. Then the key is claimed anew, once the lease of that run
-        is over.
+        run of it was lost with its worker. Then the key is claimed again, after the lease of that
+        run.
         """
-        anew = [self.request(key, note=job.id), self.request(key, note=job.id, wait=True)]
+        fresh = [self.request(key, note=job.id), self.request(key, note=job.id, wait=True)]
         if job.token in (None, UNGUARDED_TOKEN):
-            return anew
-        return [self.request(key, token=job.token), *anew]
+            return fresh
+        return [self.request(key, token=job.token), *fresh]
+
+
+def claimed_by(key: str, token: str | None) -> tuple[str, str] | None:
+    """The key that the message of a job with *key* has claimed, and its token. None: nothing.
+
+    The claim is not renewed.
+    """
+    if token in (None, STARTED):
+        return None
+    own = token.removeprefix(f"{STARTED}:")
+    return None if own == UNGUARDED_TOKEN else (key if own == token else ALONE + key, own)
 
 
 def without_parameters(function: Callable[..., Any], names: Iterable[str]) -> Callable[..., Any]:
-    """Something with the signature of *function*, without the parameters that nobody sends."""
+    """Something with the signature of *function*, without the parameters *names*."""
     signature, left_out = inspect.signature(function), set(names)
     kept = [each for name, each in signature.parameters.items() if name not in left_out]
 
@@ -281,15 +438,32 @@ def again_after(error: Duplicate, job: Job, lease: float) -> float | None:
 
 
 def is_anothers(error: Duplicate, job: Job) -> bool:
-    """Whether another job does the work of *job*. False: its own run, or a transaction that may be
-    rolled back, is in the way."""
+    """Whether another job does the work of *job*.
+
+    False: its own run, or a transaction that may be rolled back, is in the way.
+    """
     is_open = error.source == "table" and error.state == "running"
-    return error.key != job.run_key and not is_open
+    return error.key != job.run_key and not is_open and not is_turn(error)
+
+
+def is_turn(error: Duplicate) -> bool:
+    """Whether a job has to wait until the one that runs has ended."""
+    return error.key.startswith(ALONE)
+
+
+def turn_after(age: float | None) -> float:
+    """How soon a job that waits for its turn is sent again, in seconds.
+
+    The longer the other one has been running (*age*), the less often.
+    """
+    return min(max((age or 0.0) / 2, AGAIN_AFTER), AGAIN_WITHIN)
 
 
 def wait_for_transaction(job: Job, lease: float) -> float:
-    """How long a worker waits for another transaction with the key of *job*, in seconds: where a
-    run has just sent its retry, until that run is rolled back; or as long as a lost run may last.
+    """How many seconds a worker waits for another transaction with the key of *job*.
+
+    If a run has just sent its retry, until that run is rolled back; otherwise as long as a lost run
+    may last.
     """
     return AGAIN_AFTER if job.comes_again and job.attempt is not None else 1.5 * lease + 0.5
 
@@ -302,6 +476,21 @@ def is_own(error: Duplicate | LeaseLost, job: Job) -> bool:
 def is_done(error: Duplicate, job: Job) -> bool:
     """Whether this run of *job* has ended elsewhere: what its message has claimed is not needed."""
     return error.state == "done" and error.key == job.run_key
+
+
+def replaced_by_token(job: Job) -> Replaced | None:
+    """What the record about *job* would be, if it was replaced; None: it has no claim."""
+    if job.has_started or (claimed := claimed_by("", job.token)) is None:
+        return None
+    hint = token_hint(f"{claimed[1].removeprefix('claim:')}@".encode())
+    return Replaced(job.id, hint or "", 0.0)
+
+
+def replaceable(entry: KeyInfo | None, lease: float) -> Replaced | None:
+    """The job that waits, from what its key has; None: look again, it is being sent or started."""
+    if entry is None or entry.note is None or not is_waiting(entry, entry.note, lease):
+        return None
+    return Replaced(entry.note, entry.token_hint or "", entry.remaining or 0.0)
 
 
 def is_waiting(entry: KeyInfo, job_id: str | None, lease: float) -> bool:
@@ -318,10 +507,12 @@ def is_waiting(entry: KeyInfo, job_id: str | None, lease: float) -> bool:
 
 def log_refusal(name: str, job: Job, error: Duplicate) -> None:
     """A worker does not run *job*."""
-    if error.key == job.run_key:
-        _log.info("%s: job %s is not run: another delivery of it is there", name, job.id)
+    if is_turn(error):
+        _log.debug("%s: job %s waits: job %s runs", name, job.id, error.note or "?")
+    elif error.key == job.run_key:
+        _log.info("%s: job %s is not run: another delivery of it exists", name, job.id)
     else:
-        _log.info("%s: job %s is not run: job %s is there", name, job.id, error.note or "?")
+        _log.info("%s: job %s is not run: job %s exists", name, job.id, error.note or "?")
 
 
 def log_replay(name: str, job: Job) -> None:
@@ -334,6 +525,16 @@ def log_loss(name: str, job_id: str) -> None:
     _log.warning(
         "%s: the claim of job %s was lost while it ran; it may have run twice", name, job_id
     )
+
+
+def declare(client: object, key: UniqueKey) -> None:
+    """Warn if another job has keys of the same shape: one would be answered as the other."""
+    first = _DECLARED.setdefault(client, {}).setdefault(key.shape, key.task)
+    if first != key.task:
+        _log.warning(
+            "%s: %s and %s have the same keys, and are duplicates of each other; add {task}, or "
+            "use another template", key.name, first, key.task,
+        )  # fmt: skip
 
 
 def log_callbacks(name: str, job_id: str) -> None:

@@ -10,6 +10,7 @@
 
 import asyncio
 import functools
+import inspect
 import json
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -21,7 +22,7 @@ from . import needs
 
 with needs("arq"):
     from arq import ArqRedis, Retry
-    from arq.constants import default_queue_name
+    from arq.constants import default_queue_name, retry_key_prefix
     from arq.jobs import Job as ArqJob
     from arq.jobs import JobResult, JobStatus
     from arq.worker import Function, Worker
@@ -29,7 +30,7 @@ with needs("arq"):
 from .. import AsyncDibs, Duplicate, UsageError
 from .._interface import KeyInfo
 from ._async.jobs import AsyncUniqueJobs
-from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions, without_parameters
+from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions, is_turn, without_parameters
 
 __all__ = ["enqueue_job", "unique"]
 
@@ -61,18 +62,23 @@ def unique(
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Let jobs with the same key run once: `@unique(dibs, "report:{account_id}")`.
 
-    *template* is filled from the arguments of the job, without `ctx`; `{task}` is its name. A
-    worker that meets a duplicate does not call the function: the job returns None. Options:
-    `UniqueOptions`. UsageError: an option is invalid, a field is missing, or another function has
-    the same `unique(…)` without `{task}`.
+    A worker that meets a duplicate does not call the function: the job returns None.
+
+    Args:
+        template: Filled from the arguments of the job, without `ctx`; `{task}` is its name.
+        **options: `UniqueOptions`.
+
+    Raises:
+        UsageError: An option is invalid, a field is missing, or another function has the same
+            `unique(…)` without `{task}`.
     """
-    made = UniqueOptions(**options)
+    settings = UniqueOptions(**options)
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         called: Any = function
         first = next(iter(_parameters(called)), None)
         sent = without_parameters(called, [first] if first else [])
-        key = UniqueKey(template, sent, made, f"{called.__module__}.{called.__qualname__}")
+        key = UniqueKey(template, sent, settings, f"{called.__module__}.{called.__qualname__}")
         guarded: Any = _guarded(called, AsyncUniqueJobs(dibs, key))
         return guarded
 
@@ -89,10 +95,16 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
 async def enqueue_job(
     pool: ArqRedis, function: Callable[..., Any] | Function, *args: Any, **kwargs: Any
 ) -> ArqJob | None:
-    """As `pool.enqueue_job`, with the function itself in place of its name.
+    """Enqueue a job like `pool.enqueue_job`, with the function in place of its name.
 
-    *function*: also what `arq.func` returns, which may have another name. For a duplicate: the job
-    that is there. None: *pool* refused `_job_id`. UsageError: *function* is not `unique`.
+    Args:
+        function: A `unique` function, or what `arq.func` returns for one.
+
+    Returns:
+        The job; for a duplicate the existing one. None if *pool* refused `_job_id`.
+
+    Raises:
+        UsageError: *function* is not `unique`.
     """
     called: Any = function.coroutine if isinstance(function, Function) else function
     name = function.name if isinstance(function, Function) else called.__qualname__
@@ -105,10 +117,14 @@ async def enqueue_job(
     queueing = jobs.queueing(key, job_id, delay, functools.partial(_can_run, pool))
     async with AsyncExitStack() as stack:
         try:
-            token = await stack.enter_async_context(queueing)
+            token, key, at = await stack.enter_async_context(queueing)
         except Duplicate as error:
-            return _there(error, pool, kwargs)
+            answer = jobs.answer(error, args, sent, functools.partial(_existing, pool, kwargs))
+            return await answer if inspect.isawaitable(answer) else answer
         claim = _Claim(token, key, kwargs.get("_queue_name") or pool.default_queue_name)
+        if at is not None:
+            delay = at
+            kwargs.update(_defer_until=None, _defer_by=at or None)
         await _keep(pool, claim_id, claim, jobs.in_queue(delay))
         enqueue: Any = pool.enqueue_job
         job = await enqueue(name, *args, _job_id=job_id, **kwargs, **{CLAIM: claim_id})
@@ -117,16 +133,14 @@ async def enqueue_job(
         return job
 
 
-def _there(error: Duplicate, pool: ArqRedis, options: dict[str, Any]) -> ArqJob:
-    """The job that has the key. Duplicate: it is not known."""
-    if error.note is None:
-        raise error
+def _existing(pool: ArqRedis, options: dict[str, Any], job_id: str) -> ArqJob:
+    """The job that has the key."""
     queue = options.get("_queue_name") or pool.default_queue_name
-    return ArqJob(error.note, pool, queue, pool.job_deserializer)
+    return ArqJob(job_id, pool, queue, pool.job_deserializer)
 
 
 async def _can_run(pool: ArqRedis, entry: KeyInfo) -> bool:
-    """False: it was aborted, has expired, was tried too often, or is gone; arq calls nobody."""
+    """False: it was aborted, has expired, was tried too often, or is gone, without a hook."""
     job_id = str(entry.note)
     info: Any = await ArqJob(job_id, pool, _deserializer=pool.job_deserializer).info()
     if info is None or isinstance(info, JobResult):
@@ -160,16 +174,21 @@ def _guarded(function: Callable[..., Any], jobs: AsyncUniqueJobs) -> Callable[..
         claim_id = claim_id or ctx["job_id"]
         claim = await _kept(ctx["redis"], claim_id)
         claim = claim or _Claim(token, key or jobs.key_of(args, kwargs))
+        job = Job(ctx["job_id"], claim.token)
         try:
-            run = await jobs.start(claim.key, Job(ctx["job_id"], claim.token))
-        except Duplicate:
-            return None
+            run = await jobs.start(claim.key, job)
+        except Duplicate as error:
+            if not is_turn(error):
+                return None
+            # It has not run: this try does not count.
+            await ctx["redis"].decr(retry_key_prefix + job.id)
+            raise Retry(await jobs.comes_again_in(error, job)) from None
         async with run:
             try:
                 return await function(ctx, *args, **kwargs)
             except Retry as again:
                 delay = (again.defer_score or 0) / 1000
-                claim = claim._replace(token=run.hand_on(delay))
+                claim = claim._replace(token=run.hand_on(delay), key=run.key)
                 await _keep(ctx["redis"], claim_id, claim, jobs.in_queue(delay))
                 raise
 
@@ -192,7 +211,7 @@ def _is_called_by_arq(function: Callable[..., Any], ctx: dict[str, Any]) -> bool
 def _workers() -> list[Worker]:
     """The workers that run jobs on this loop: a job may have started another task, by `gather`.
 
-    arq gives them to nobody; each job has a task in which its worker waits for it.
+    arq does not expose them; each job has a task in which its worker waits for it.
     """
     coroutines: list[Any] = [each.get_coro() for each in asyncio.all_tasks()]
     frames = [getattr(each, "cr_frame", None) for each in coroutines]

@@ -53,8 +53,10 @@ User = Callable[[Scope], Any]
 class DibsMiddleware:
     """Processes each submission once, by the policies of the routes.
 
-    *dibs*: an AsyncDibs, which you close, or a URL. *user*: called with the scope; may be async.
-    All other options: `dibs._http.policy.GuardOptions`.
+    Args:
+        dibs: An AsyncDibs, which you close, or a URL.
+        user: Called with the scope; may be async.
+        **options: `GuardKeywords`.
     """
 
     def __init__(
@@ -301,16 +303,20 @@ class Recorder:
             await self.close()
 
     async def abort(self) -> None:
-        """The application has returned. If it had begun a response and not finished it, the client
-        has disconnected from a stream: the work was done, only the response is incomplete.
+        """The application has returned.
+
+        If it began a response and did not finish it, the client has disconnected from a stream: the
+        work was done, only the response is incomplete.
         """
         if self._recording.status and self.transaction is None and self.claim.is_open:
             self._recording.discard()
             await end_claim(self.claim, self._policy, self._recording)
 
     async def close(self) -> None:
-        """The application has ended by an error, by cancellation, or without a response: end the
-        claim, if it is still open. One that was detached stays so if there was a response.
+        """End the claim, if it is still open.
+
+        The application ended by an error, by cancellation, or without a response. A detached claim
+        stays detached if there was a response.
         """
         try:
             if self.transaction is not None:
@@ -417,8 +423,10 @@ class ResponseEnd:
 
 
 def _is_short(message: Message) -> bool:
-    """True: a response begins whose length is known. It waits for its body: if a dependency fails,
-    nothing is sent yet, and the client gets a 500.
+    """Whether *message* begins a response whose length is known.
+
+    Its start waits for its body: if a dependency fails, nothing is sent yet, and the client gets a
+    500.
     """
     return message["type"] == "http.response.start" and any(
         name.lower() == b"content-length" for name, _ in message.get("headers", ())
@@ -481,13 +489,13 @@ def keys_of(policy: Policy, scope: Scope) -> list[str]:
 
 def headers_of(scope: Scope) -> dict[str, str]:
     """Names in lower case. Of several lines the last one counts; HTTP/2 may split cookies."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for raw_name, raw_value in scope.get("headers", ()):
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
-        if name == "cookie" and name in found:
-            value = f"{found[name]}; {value}"
-        found[name] = value
-    return found
+        if name == "cookie" and name in headers:
+            value = f"{headers[name]}; {value}"
+        headers[name] = value
+    return headers
 
 
 async def resolved(user: Any) -> object:

@@ -44,24 +44,32 @@ __all__ = ["unique"]
 TOKEN, KEY, SENDING = "dibs_token", "dibs_key", "dibs_sending"
 """The headers of a message, the last one of a retry. Its arguments may give another key where they
 have been decoded, and a worker that drops a task does not see them."""
+_CANVAS = {"chain", "chord", "group_id", "parent_id"}
+"""Options of a task that Celery sends as part of something larger: a duplicate that is raised there
+would leave the other parts unsent, or be lost in a worker. It is the result of the part."""
 
 
 def unique(dibs: Dibs, template: str, **options: Unpack[TransactionKeywords]) -> type[Task]:
-    """A base class for tasks whose calls are unique: `@app.task(base=unique(dibs, "x:{id}"))`.
+    """Create a base class for unique tasks: `@app.task(base=unique(dibs, "x:{id}"))`.
 
-    *template* is filled from the arguments of the task; `{task}` is its name. `delay` and
-    `apply_async` of a duplicate return the AsyncResult of the task that is there. Options:
-    `TransactionOptions`. UsageError: an option makes no sense, or (when the task is created) the
-    task lacks a field of *template*, another task has the same template without `{task}`, or a
-    base class before this one has a `__call__`, which would bypass it.
+    `delay` and `apply_async` of a duplicate return the AsyncResult of the existing task.
+
+    Args:
+        template: Filled from the arguments of the task; `{task}` is its name.
+        **options: `TransactionOptions`.
+
+    Raises:
+        UsageError: An option is invalid; or, when the task is created, it lacks a field of
+            *template*, another task has the same template without `{task}`, or a base class before
+            this one has a `__call__`, which would bypass it.
     """
-    made = TransactionOptions(**options)
+    settings = TransactionOptions(**options)
 
     class Unique(_UniqueTask):
         """A task whose calls are unique."""
 
         abstract = True
-        dibs_settings = (dibs, template, made)
+        dibs_settings = (dibs, template, settings)
 
     return Unique
 
@@ -91,7 +99,7 @@ class _UniqueTask(Task):
         *positional: Any,
         **options: Any,
     ) -> Any:
-        """As Celery's. A duplicate is not sent: the answer is the result of the one that is there.
+        """Send the task, as Celery does. For a duplicate, return the result of the existing one.
 
         If *task_id* is given, as it is in chains, groups and chords, the result of that id is the
         error Duplicate: callers that wait for it do not wait for ever.
@@ -104,12 +112,27 @@ class _UniqueTask(Task):
         queueing = self.dibs_jobs.queueing(key, new_id, delay, self._can_run)
         with ExitStack() as stack:
             try:
-                token = stack.enter_context(queueing)
+                sending = stack.enter_context(queueing)
             except Duplicate as error:
-                return self._answer(error, task_id, options)
-            headers = {**(options.pop("headers", None) or {}), TOKEN: token, KEY: key}
+                return self._answer(error, args, kwargs, task_id, options)
+            own: dict[str, Any] = options.pop("headers", None) or {}
+            headers = {**own, TOKEN: sending.token, KEY: sending.key}
+            if sending.delay is not None:
+                options = {**options, "eta": None, "countdown": sending.delay}
             return send(new_id, *positional, headers=headers, **options)
         return None
+
+    def map(self, it: Any) -> Any:
+        """UsageError: its parts are calls inside of one task, which nothing guards."""
+        raise UsageError(f"{self.name}: map, starmap and chunks call it unguarded; send a group")
+
+    def starmap(self, it: Any) -> Any:
+        """The same."""
+        return self.map(it)
+
+    def chunks(self, it: Any, n: int) -> Any:
+        """The same."""
+        return self.map(it)
 
     def replace(self, sig: Any) -> Any:
         """As Celery's. What replaces this task takes its claim along, if it has the same key."""
@@ -131,8 +154,8 @@ class _UniqueTask(Task):
         run: Run | None = getattr(request, "dibs_run", None)
         claimed = {TOKEN: _header(request, TOKEN), SENDING: _header(request, SENDING)}
         if run is not None:
-            claimed = {TOKEN: run.hand_on(delay), SENDING: run.sending}
-        return {**claimed, KEY: _header(request, KEY) or key}
+            claimed = {TOKEN: run.hand_on(delay), SENDING: run.sending, KEY: run.key}
+        return {KEY: _header(request, KEY) or key, **claimed}
 
     def _send_on(
         self, send: Any, claimed: dict[str, Any], task_id: Any, positional: Any, options: Any
@@ -174,15 +197,20 @@ class _UniqueTask(Task):
         # An older result is that of an earlier task with the same id.
         return ago >= (entry.age or 0.0)
 
-    def _answer(self, error: Duplicate, task_id: str | None, options: dict[str, Any]) -> Any:
-        """What the caller gets instead of another task. Duplicate: it is not known which."""
-        if error.note is None:
-            raise error
+    def _answer(
+        self, error: Duplicate, args: Any, kwargs: Any, task_id: str | None, options: dict[str, Any]
+    ) -> Any:
+        """What the caller gets instead of another task.
+
+        Duplicate: the caller asked for it, or the existing task is not known.
+        """
         if task_id is not None and task_id != error.note:
             self._fail(error, task_id, _awaited(task_id, options))
         elif options.get("link") or options.get("link_error"):
-            log_callbacks(error.name, error.note)
-        return self.AsyncResult(error.note)
+            log_callbacks(error.name, error.note or "?")
+        if error.note is not None and not _CANVAS.isdisjoint(options):
+            return self.AsyncResult(error.note)
+        return self.dibs_jobs.answer(error, args or (), kwargs or {}, self.AsyncResult)
 
     def _fail(self, error: Duplicate, task_id: str, request: Any) -> None:
         """Let *error* be the result of a task that is not run: a caller may wait for it."""
@@ -243,7 +271,7 @@ class _UniqueTask(Task):
         )
 
     def _send_again(self, request: Any, delay: float | None) -> None:
-        """The same message, for later: this delivery is acknowledged, and may be the last one."""
+        """Send the message again, for later: this delivery is acknowledged, perhaps the last."""
         if delay is not None:
             later: Any = self.signature_from_request(
                 request, countdown=delay, retries=request.retries

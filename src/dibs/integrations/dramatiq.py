@@ -30,16 +30,24 @@ TOKEN, KEY, SENDING = "dibs_token", "dibs_key", "dibs_sending"
 """The options of a message that have the token, the key (arguments that were encoded may give
 another one) and, in a retry, the sending."""
 
+DUPLICATE_OF = "dibs_duplicate_of"
+"""The option of a message of a group or a pipeline that is sent only to be counted."""
+
 
 def unique(
     dibs: Dibs, template: str, **options: Unpack[TransactionKeywords]
 ) -> Callable[..., "Actor[Any, Any]"]:
-    """The class of an actor whose messages are unique: `actor_class=unique(dibs, "x:{id}")`.
+    """Create an actor class for unique messages: `actor_class=unique(dibs, "x:{id}")`.
 
-    *template* is filled from the arguments of the actor; `{task}` is its name. `send` and
-    `send_with_options` of a duplicate return a message with the id of the one that is there.
-    Options: `TransactionOptions`. UsageError: an option is invalid, or (where the actor is
-    declared) a field is missing, or another actor has the same `unique(…)` without `{task}`.
+    `send` and `send_with_options` of a duplicate return a message with the id of the existing one.
+
+    Args:
+        template: Filled from the arguments of the actor; `{task}` is its name.
+        **options: `TransactionOptions`.
+
+    Raises:
+        UsageError: An option is invalid; or, when the actor is declared, a field is missing, or
+            another actor has the same `unique(…)` without `{task}`.
     """
     made = TransactionOptions(**options)
 
@@ -76,13 +84,16 @@ class _UniqueActor(Actor[Any, Any]):
         queueing = self.dibs_jobs.queueing(key, message.message_id, (delay or 0) / 1000)
         with ExitStack() as stack:
             try:
-                token = stack.enter_context(queueing)
+                sending = stack.enter_context(queueing)
             except Duplicate as error:
-                if error.note is None:
-                    raise
-                return message.copy(message_id=error.note)
+                return self.dibs_jobs.answer(
+                    error, args, kwargs or {}, lambda first: message.copy(message_id=first)
+                )
             broker: Any = self.broker
-            return broker.enqueue(message.copy(options={TOKEN: token, KEY: key}), delay=delay)
+            claimed = {TOKEN: sending.token, KEY: sending.key}
+            if sending.delay is not None:
+                delay = int(sending.delay * 1000) or None
+            return broker.enqueue(message.copy(options=claimed), delay=delay)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """In a worker, guarded. An actor that is called as a function is not."""
@@ -90,6 +101,9 @@ class _UniqueActor(Actor[Any, Any]):
         if message is None:
             return super().__call__(*args, **kwargs)
         options = message.options
+        if DUPLICATE_OF in options:
+            self.dibs_runs.refused()
+            raise SkipMessage(f"not run: a duplicate of {options[DUPLICATE_OF]}")
         job = Job(
             message.message_id, options.get(TOKEN), options.get("retries", 0),
             sent_by=options.get(SENDING),
@@ -115,7 +129,7 @@ class _UniqueActor(Actor[Any, Any]):
         return SkipMessage(f"not run: {error}")
 
     def _send_again(self, message: Any, delay: float | None) -> None:
-        """The same message, for later: this delivery is acknowledged, and may be the last one."""
+        """Send the message again, for later: this delivery is acknowledged, perhaps the last."""
         if delay is not None:
             broker: Any = self.broker
             broker.enqueue(message.copy(), delay=int(delay * 1000) + 1)
@@ -134,10 +148,12 @@ class _Here(threading.local):
     """Another message is in the way of this one."""
     is_sending = False
     """The run is being sent once more."""
+    queueing: tuple[str, Any] | None = None
+    """The id of a message that is being sent by something else than its actor, and its claim."""
 
 
 class _Runs(Middleware):
-    """Knows the message of each thread, and ends its run when everybody else is done with it.
+    """Knows the message of each thread, and ends its run when all other middleware is done with it.
 
     Retries are sent before that, by another middleware: they take the claim along.
     """
@@ -176,11 +192,35 @@ class _Runs(Middleware):
         run = self._here.run
         if run is not None and run.job_id == message.message_id:
             message.options[TOKEN] = run.hand_on((delay or 0) / 1000)
-            message.options[SENDING] = run.sending
+            message.options[SENDING], message.options[KEY] = run.sending, run.key
             self._here.is_sending = True
+        elif not {TOKEN, KEY, DUPLICATE_OF}.intersection(message.options):
+            actor = broker.actors.get(message.actor_name)
+            if isinstance(actor, _UniqueActor):
+                self._claim(actor, message, delay)
+
+    def _claim(self, actor: _UniqueActor, message: Any, delay: int | None) -> None:
+        """Claim the key of a message of a group or a pipeline, or enqueued by hand.
+
+        A duplicate is sent all the same, to be skipped: a group waits for each of its messages.
+        """
+        key, job_id = actor.key_of(message), message.message_id
+        queueing = actor.dibs_jobs.queueing(key, job_id, (delay or 0) / 1000)
+        try:
+            sending = queueing.__enter__()
+        except Duplicate as error:
+            if error.note != job_id:  # else it is an earlier delivery of it
+                message.options[DUPLICATE_OF] = error.note or "?"
+            return
+        message.options[TOKEN], message.options[KEY], _ = sending
+        self._here.queueing = (job_id, queueing)
 
     def after_enqueue(self, broker: Any, message: Any, delay: int | None) -> None:
         self._here.is_sending = False
+        job_id, queueing = self._here.queueing or (None, None)
+        if queueing is not None and job_id == message.message_id:
+            self._here.queueing = None
+            queueing.__exit__(None, None, None)
 
     def after_process_message(
         self,

@@ -40,7 +40,8 @@ class OnceMixin:
     def initial(self, request: Any, *args: Any, **kwargs: Any) -> None:
         """Wrap the handler after authentication, permissions and throttles have passed.
 
-        UsageError: it is guarded by a decorator already.
+        Raises:
+            UsageError: A decorator guards it already.
         """
         super().initial(request, *args, **kwargs)  # type: ignore[misc]
         name = str(request.method).lower()

@@ -45,10 +45,16 @@ __all__ = [
 
 
 def install(app: FastAPI, dibs: AsyncDibs | str, **options: Unpack[GuardKeywords[User]]) -> None:
-    """Guard the decorated endpoints of *app* with *dibs*, which you close, or a URL.
+    """Guard the decorated endpoints of *app*.
 
-    *user*: called with the request; may be async. *service*: default: the title of the app. All
-    other options: `dibs._http.policy.GuardOptions`. UsageError: *app* is running already.
+    Args:
+        dibs: An AsyncDibs, which you close, or a URL.
+        user: Called with the request; may be async.
+        service: Default: the title of the app.
+        **options: `GuardKeywords`.
+
+    Raises:
+        UsageError: An option is invalid, or *app* is running already.
     """
     starlette.install(app, dibs, **with_service(options, app.title))
     make_schema = app.openapi
@@ -71,15 +77,21 @@ def held(
     name: str | None = None,
     **options: Unpack[HoldKeywords],
 ) -> Callable[..., Any]:
-    """A dependency that holds *key* for the length of a request; its value is the lease.
+    """Create a dependency that holds *key* for the length of a request; its value is the lease.
 
-    *key*: a template, whose fields are parameters of the path, or else of the query, with the
-    values that the endpoint gets; or a function of the request, which may be async. *message*: what
-    a refusal says. *name*: what events call the key (default: the template). All other options:
-    those of `hold`. Two of them that are written the same way are equal.
+    A request gets a 409 with Retry-After if another one has the key, a 503 if Redis is unavailable
+    and the policy is "closed", and a 422 for an invalid field. Two dependencies with the same
+    arguments are equal.
 
-    Another request has the key: 409 with Retry-After. The store is out and the policy is "closed":
-    503. A field that is not valid: 422. UsageError: an option is invalid.
+    Args:
+        key: A template, whose fields are parameters of the path, or else of the query, with the
+            values that the endpoint gets; or a function of the request, which may be async.
+        message: What a refusal says.
+        name: What events call the key. Default: the template.
+        **options: Those of `hold`.
+
+    Raises:
+        UsageError: An option is invalid.
     """
     check_hold(options)
     return _Held(key, message, name, options)
@@ -133,11 +145,18 @@ def throttled(
     name: str | None = None,
     **options: Unpack[ThrottleKeywords],
 ) -> Callable[..., Any]:
-    """A dependency that refuses a request with a 429 if *key* was called too often.
+    """Create a dependency that refuses a request with a 429 if *key* was called too often.
 
-    *key*, *message*: as in `held`. *name*: what events and the RateLimit fields call the key
-    (default: the template). All other options: those of `throttle`. The store is out and the policy
-    is "closed": 503. UsageError: an option is invalid.
+    It answers 503 if Redis is unavailable and the policy is "closed".
+
+    Args:
+        key: As in `held`.
+        message: As in `held`.
+        name: What events and the RateLimit fields call the key. Default: the template.
+        **options: Those of `throttle`.
+
+    Raises:
+        UsageError: An option is invalid.
     """
     return _Throttled(Throttle(key, message, name, options))
 
@@ -192,8 +211,8 @@ def _value(request: Request, template: str, name: str, field: Any) -> object:
     path, alias = request.path_params, name if field is None else field.alias
     if field is None:
         if name not in path:
-            said = "neither the path nor a parameter of the endpoint is called"
-            raise UsageError(f"{template!r}: {said} {name!r}")
+            message = "neither the path nor a parameter of the endpoint is called"
+            raise UsageError(f"{template!r}: {message} {name!r}")
         return path[name]
     source = path if alias in path else request.query_params
     values, errors = utils.request_params_to_args([field], source)

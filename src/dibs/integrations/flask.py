@@ -57,11 +57,14 @@ _CLAIMS, _ENDS = "dibs.claims", "dibs.ends"
 
 
 def install(app: Flask, dibs: Dibs | str, **options: Unpack[GuardKeywords[User]]) -> None:
-    """Guard the decorated views of *app* with *dibs*, which you close, or a URL.
+    """Guard the decorated views of *app*.
 
-    *user*: called without arguments while a request is handled. *service*: default: the import name
-    of the app. *secret*: default: the secret key of the app. All other options:
-    `dibs._http.policy.GuardOptions`.
+    Args:
+        dibs: A Dibs, which you close, or a URL.
+        user: Called without arguments while a request is handled.
+        service: Default: the import name of the app.
+        secret: Default: the secret key of the app.
+        **options: `GuardKeywords`.
     """
     checked = GuardOptions(**with_service(options, app.import_name))
     app.extensions["dibs"] = _AppGuard(Dibs(dibs) if isinstance(dibs, str) else dibs, checked)
@@ -70,9 +73,9 @@ def install(app: Flask, dibs: Dibs | str, **options: Unpack[GuardKeywords[User]]
 
 
 def _checked(app: Flask, wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
-    """*wsgi_app*; before the first request, all views are there. UsageError: one escapes its guard.
+    """*wsgi_app*, with a check of all views before the first request.
 
-    Flask accepts no further views then.
+    Flask accepts no further views then. UsageError: a view escapes its guard.
     """
     is_checked = False
 
@@ -229,8 +232,8 @@ def _is_stream(policy: Policy, response: FlaskResponse) -> bool:
 class Refused(HTTPException):
     """A request that was refused, for an error handler of the application.
 
-    `code` and `description` are those of any HTTPException, and so is its response: the document
-    that is sent without a handler. It is also the exception of its status, such as TooManyRequests.
+    `code`, `description` and the response are those of any HTTPException. It is also the exception
+    of its status, such as TooManyRequests. Without a handler, its response is sent.
     """
 
     problem: dict[str, Any]
@@ -245,14 +248,14 @@ def _refused_with(status: int) -> Any:
 
 def _answer(response: Response) -> FlaskResponse:
     """The response in place of the view's. Refused: the application has a handler for it."""
-    made = _response(response)
+    answer = _response(response)
     if is_refusal(response) and _is_handled(response.status):
-        after_this_request(functools.partial(_with_headers_of, made))
+        after_this_request(functools.partial(_with_headers_of, answer))
         problem = json.loads(response.body)
-        error = _refused_with(response.status)(problem["detail"], made)
+        error = _refused_with(response.status)(problem["detail"], answer)
         error.problem = problem
         raise error
-    return made
+    return answer
 
 
 def _with_headers_of(refusal: FlaskResponse, page: FlaskResponse) -> FlaskResponse:
@@ -270,10 +273,10 @@ def _is_handled(status: int) -> bool:
 
 
 def _response(response: Response) -> FlaskResponse:
-    made = FlaskResponse(response.body, response.status)
-    made.headers.clear()
-    made.headers.extend(response.headers)
-    return made
+    answer = FlaskResponse(response.body, response.status)
+    answer.headers.clear()
+    answer.headers.extend(response.headers)
+    return answer
 
 
 def _guard_of_app() -> "_AppGuard":
@@ -354,20 +357,20 @@ def _body(headers: dict[str, str], limit: int) -> tuple[bytes, list[Field] | Non
     """The body, or the fields and files of a form; or what is wrong with it."""
     length, source = declared_length(headers) or 0, request.environ["wsgi.input"]
     if not isinstance(source, CountedInput):  # a request context that was opened by hand
-        found = _read()
-        return too_large(limit) if len(found[0]) > limit else found
+        body = _read()
+        return too_large(limit) if len(body[0]) > limit else body
     if length > limit:
         source.drop(2 * limit)
         return too_large(limit)
     source.limit = limit
-    found = _read()
+    body = _read()
     source.limit = None
-    if found[1] is None and len(found[0]) < length <= source.count:
+    if body[1] is None and len(body[0]) < length <= source.count:
         raise UsageError("the request body was read before the guard, and is not available again")
     if source.count > limit:
         source.drop(limit)
         return too_large(limit)
-    return INCOMPLETE if source.count < length else found
+    return INCOMPLETE if source.count < length else body
 
 
 def _read() -> tuple[bytes, list[Field] | None]:

@@ -58,33 +58,40 @@ _Handler = Callable[Concatenate[E, P], T]
 
 
 class Deduplication(async_line.AsyncDeduplication):
-    """Which events are new: by a claim that all processes share.
+    """Tells which events are new, by a claim that all processes share.
 
-    While the store is out, this process still knows what it has seen itself; other processes do
-    not. *skipped* is called with the state of the first delivery, for each event that is not new.
+    While Redis is unavailable, this process still knows what it has seen itself; other processes do
+    not.
+
+    Args:
+        skipped: Called with the state of the first delivery, for each event that is not new.
     """
 
 
 class ThreadDeduplication(sync_line.Deduplication):
-    """The same for threads."""
+    """`Deduplication` for threads."""
 
 
 class Dispatcher(async_line.AsyncDispatcher):
-    """Handlers are coroutine functions, on the loop that calls `receive`; with threads, plain ones.
+    """Passes events to coroutine functions, on the loop that calls `receive`.
 
-    *parser*: a `WebhookParser` of line-bot-sdk; *configuration*: its `Configuration`. *busy*: what
-    a person gets whose message or tap comes while the one before is worked on; None: they are
-    worked on side by side. *ttl*: how long a crash keeps a person from being served, in seconds.
-    *concurrency*: how many events are worked on at once; *limit*: how many may wait, beside them.
-    *ended* is called with what became of events ("done", "busy", "duplicate", "ignored", "failed",
-    "late", "cut", "refused") and how many they are.
+    Args:
+        parser: A `WebhookParser` of line-bot-sdk.
+        configuration: A `Configuration` of line-bot-sdk.
+        busy: The reply to a person whose message or tap comes while the one before is worked on.
+            None: they are worked on side by side.
+        ttl: How long a crash keeps a person from being served, in seconds.
+        concurrency: How many events are worked on at once.
+        limit: How many more events may wait.
+        ended: Called with the outcome of events ("done", "busy", "duplicate", "ignored", "failed",
+            "late", "cut", "refused") and their number.
     """
 
     pool = WorkerPool
 
 
 class ThreadDispatcher(sync_line.Dispatcher):
-    """Handlers that are plain functions, in threads. The options are those of `Dispatcher`."""
+    """Passes events to plain functions, in threads. The options are those of `Dispatcher`."""
 
     pool = ThreadWorkerPool
 
@@ -116,8 +123,11 @@ def once_per_event(
     """Handle an event, the first argument, once in *window* seconds; a duplicate returns None.
 
     A redelivery has the reply token of the first delivery: any reply to it, even "please wait",
-    uses the token up. So it is skipped without a reply; *skipped* is called, to count it. If the
-    handler raises, the event can be delivered again; an event without an id is always handled.
+    uses the token up. So it is skipped without a reply. If the handler raises, the event can be
+    delivered again; an event without an id is always handled.
+
+    Args:
+        skipped: Called with the Duplicate of each event that is skipped.
     """
 
     def decorate(handler: Callable[..., Any]) -> Callable[..., Any]:

@@ -40,9 +40,14 @@ def facts_of(event: Event) -> dict[str, Any]:
 class LoggingListener:
     """Writes each event to *logger* (default: "dibs.events").
 
-    *level*: less important events are neither made nor written, whatever the level of the logger
-    is. A WARNING is what needs attention (outage, lost, leaked …), INFO what happens now and then
-    (recovered, elected, fired …), DEBUG everything else. UsageError: there is no such level.
+    WARNING is for what needs attention (outage, lost, leaked …), INFO for what happens now and then
+    (recovered, elected, fired …), DEBUG for everything else.
+
+    Args:
+        level: Less important events are not written, whatever the level of the logger.
+
+    Raises:
+        UsageError: There is no such level.
     """
 
     def __init__(

@@ -57,7 +57,7 @@ class _Span:
 
     @property
     def origin(self) -> object:
-        """Its context."""
+        """The context of the span."""
         return self._span.get_span_context()
 
     def waited(self, seconds: float) -> None:
@@ -93,13 +93,13 @@ class _NoSpan:
     origin = None
 
     def waited(self, seconds: float) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def link(self, origin: object) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def end(self, outcome: str, error: BaseException | None) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 _NO_SPAN = _NoSpan()
@@ -139,7 +139,7 @@ class _Series(Series):
     __slots__ = ()
 
     def count(self, seconds: float | None) -> None:
-        """One more event."""
+        """Count an event."""
         super().count(None)
         if seconds and self.durations is not None:
             self.durations.observe(seconds)
@@ -148,10 +148,18 @@ class _Series(Series):
 class OpenTelemetryListener(Tally):
     """Makes spans of holds, claims, loads and waits, and metrics of all events.
 
-    *tracer_provider*, *meter_provider*: the default is what the application has set for all
-    libraries. *traces*, *metrics*: False makes none of them. Attributes contain names, which are
-    templates, never keys; in metrics, names beyond the first *most_names* are counted together as
-    "other". It may be called from any thread. UsageError: *most_names* is less than 1.
+    Attributes of spans contain names, which are templates, never keys. It may be called from any
+    thread.
+
+    Args:
+        tracer_provider: Default: the one that the application has set for all libraries.
+        meter_provider: Default: the one that the application has set for all libraries.
+        traces: False makes no spans.
+        metrics: False makes no metrics.
+        most_names: In metrics, names beyond the first *most_names* are counted together as "other".
+
+    Raises:
+        UsageError: *most_names* is less than 1.
     """
 
     series_class = _Series
@@ -181,9 +189,9 @@ class OpenTelemetryListener(Tally):
 
     @property
     def makes_spans(self) -> bool:
-        """False: there is no SDK, so that nobody would see them.
+        """Whether an SDK is configured; if not, the spans would not be seen.
 
-        It is looked for ten times a second at most: a look costs as much as counting an event.
+        This is checked ten times a second at most: a check costs as much as counting an event.
         """
         if self._traces is None and monotonic() >= self._look_at:
             self._look_at = monotonic() + 0.1
@@ -206,8 +214,8 @@ class OpenTelemetryListener(Tally):
 
     def origin(self) -> object:
         """The current span, if there is a trace."""
-        found = trace.get_current_span().get_span_context()
-        return found if found.is_valid else None
+        span_context = trace.get_current_span().get_span_context()
+        return span_context if span_context.is_valid else None
 
     def _describe(self, name: str, reason: str | None) -> dict[str, str]:
         attributes = {"dibs.name": label_text(name)}

@@ -26,9 +26,9 @@ with needs("prometheus"):
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
     from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 
-from .._tally import OTHER, Durations, Observer, Series, Tally
+from .._tally import Durations, Observer, Series, Tally
 from ..claims import open_claims
-from ..errors import UsageError
+from ..errors import OTHER, UsageError
 from ..events import KINDS, MEASURES, Event, EventKey, Kind, Quantity
 
 __all__ = ["PrometheusListener"]
@@ -49,11 +49,18 @@ _NEED_EVENTS: frozenset[Kind] = frozenset({"leaked", "missed", "finished"})
 
 
 class PrometheusListener(Tally):
-    """Counts every event in *registry* (default: the global one), as metrics named *prefix*_….
+    """Counts every event.
 
     It never raises, and may be called from any thread. Labels contain names, which are templates,
-    never keys; names beyond the first *most_names* are counted together as "other". UsageError:
-    the prefix is invalid, or the registry already has such metrics.
+    never keys.
+
+    Args:
+        registry: Default: the global one.
+        prefix: Metrics are called *prefix*_….
+        most_names: Names beyond the first *most_names* are counted together as "other".
+
+    Raises:
+        UsageError: The prefix is invalid, or the registry already has such metrics.
     """
 
     counted = KINDS - _NEED_EVENTS
@@ -98,12 +105,12 @@ class PrometheusListener(Tally):
         return f"<{type(self).__name__} {self._prefix!r}: {len(self._names)} names>"
 
     def _begin_outage(self) -> None:
-        """As a gauge."""
+        """Set the gauge."""
         super()._begin_outage()
         self._metrics.outage.set(1)
 
     def _end_outage(self) -> None:
-        """As a gauge."""
+        """Reset the gauge."""
         super()._end_outage()
         self._metrics.outage.set(0)
 
@@ -199,7 +206,7 @@ class _DurationsByName:
         self._by_name: dict[str, Durations] = {}
 
     def labels(self, name: str) -> Durations:
-        """Those of *name*."""
+        """The durations of *name*."""
         return self._by_name.setdefault(name, Durations(_BOUNDS))
 
     def describe(self) -> Iterable[Metric]:
@@ -255,7 +262,7 @@ class _Metrics:
         self.outage = gauge("outage", "1 while Redis is unavailable.", "livemax")
         self.out = counter("outage_seconds", "Total duration of past outages.")
         self.leader = gauge("leader", "1 while this process is the leader.", "livesum", "name")
-        self.missed = counter("scheduled_missed", "Fires that nobody ran.", "name")
+        self.missed = counter("scheduled_missed", "Fires that were not run.", "name")
         text = "When a scheduled function last returned in this process."
         self.succeeded = gauge("scheduled_success_timestamp_seconds", text, "max", "name")
         self.durations = {

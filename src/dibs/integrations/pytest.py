@@ -29,7 +29,7 @@ machine that runs tests may be busy."""
 
 
 def _async_fixture() -> Any:
-    """The decorator for async fixtures: pytest-asyncio, if it is there, runs only its own."""
+    """The decorator for async fixtures: pytest-asyncio, if installed, runs only its own."""
     if importlib.util.find_spec("pytest_asyncio") is None:
         return pytest.fixture
     return importlib.import_module("pytest_asyncio").fixture
@@ -72,7 +72,7 @@ def dibs_process() -> Iterator[Server]:
 def dibs_server(dibs_process: Server) -> Server:
     """A `dibs.testing.Server`, empty: its `url` for your settings, its `keys()` to look at.
 
-    A test that freezes or kills it uses a `Dibs(dibs_server.url)` of its own.
+    A test that freezes or kills it uses a separate `Dibs(dibs_server.url)`.
     """
     dibs_process.flush()
     return dibs_process

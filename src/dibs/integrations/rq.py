@@ -12,9 +12,9 @@ else: the function that they import is the decorated one.
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, ParamSpec, TypeVar, Unpack, cast
 
 from . import needs
@@ -28,7 +28,15 @@ with needs("rq"):
 from .. import Dibs, Duplicate, UsageError
 from .._interface import KeyInfo
 from ._sync.jobs import Run, UniqueJobs
-from ._unique import Job, NotRun, TransactionKeywords, TransactionOptions, UniqueKey
+from ._unique import (
+    TURN_WITHIN,
+    Job,
+    NotRun,
+    TransactionKeywords,
+    TransactionOptions,
+    UniqueKey,
+    is_turn,
+)
 
 __all__ = ["UniqueQueue", "unique"]
 
@@ -49,18 +57,23 @@ def unique(
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Let jobs with the same key run once: `@unique(dibs, "report:{account_id}")`.
 
-    *template* is filled from the arguments of the function; `{task}` is its name. A worker that
-    meets a duplicate does not call the function: the job returns None, and
-    `job.meta["duplicate_of"]` is the id of the other. Options: `TransactionOptions`. UsageError: an
-    option is invalid, a field is missing, or another function has the same `unique(…)` without
-    `{task}`.
+    A worker that meets a duplicate does not call the function: the job returns None, and
+    `job.meta["duplicate_of"]` is the id of the other.
+
+    Args:
+        template: Filled from the arguments of the function; `{task}` is its name.
+        **options: `TransactionOptions`.
+
+    Raises:
+        UsageError: An option is invalid, a field is missing, or another function has the same
+            `unique(…)` without `{task}`.
     """
-    made = TransactionOptions(**options)
+    settings = TransactionOptions(**options)
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         name = f"{function.__module__}.{function.__qualname__}"
-        jobs = UniqueJobs(dibs, UniqueKey(template, function, made, name))
-        if made.within is not None and inspect.iscoroutinefunction(function):
+        jobs = UniqueJobs(dibs, UniqueKey(template, function, settings, name))
+        if settings.within is not None and inspect.iscoroutinefunction(function):
             raise UsageError(f"{name}: within= of a Dibs needs a plain function")
         guarded: Any = (
             _async_guarded(function, jobs)
@@ -77,23 +90,53 @@ def unique(
 
 
 class UniqueQueue(Queue):
-    """A queue that does not take a job whose function is `unique` and whose key is taken.
+    """A queue that refuses a job whose function is `unique` and whose key is taken.
 
-    `enqueue`, `enqueue_at` and `enqueue_in` return the job that is there.
+    `enqueue`, `enqueue_many`, `enqueue_at` and `enqueue_in` of a duplicate return the existing job.
     """
 
     def create_job(self, func: Any, *args: Any, **kwargs: Any) -> Any:
-        """As RQ's."""
+        """Create a job, as RQ does."""
         job = cast(Any, super()).create_job(func, *args, **kwargs)
         job.dibs_jobs = getattr(func, "dibs_jobs", None)
         return job
 
     def enqueue_job(self, job: Any, *args: Any, **kwargs: Any) -> Any:
-        """As RQ's; for a duplicate, the job that is there."""
+        """Enqueue a job, as RQ does; for a duplicate, return the existing one."""
         return self._once(job, 0.0, functools.partial(super().enqueue_job, job, *args, **kwargs))
 
+    def enqueue_many(
+        self, job_datas: Iterable[Any], pipeline: Any = None, group_id: str | None = None
+    ) -> list[Any]:
+        """Enqueue jobs, as RQ does; a duplicate yields the existing job. Keeps the order.
+
+        Duplicate: one is, and its function has `on_duplicate="raise"`; then nothing is enqueued.
+        """
+        with ExitStack() as stack:
+            asked = [self._claimed(stack, each) for each in job_datas]
+            sent = [data for data, _ in asked if data is not None]
+            enqueued = super().enqueue_many(sent, pipeline, group_id)
+        known = {each.id: each for each in enqueued}
+        return [answer(known) for _, answer in asked]
+
+    def _claimed(self, stack: ExitStack, data: Any) -> tuple[Any, Callable[[Any], Any]]:
+        """What is to be enqueued (None: nothing), and the answer, once all the others are."""
+        job: Any = self.create_job(data.func, data.args, data.kwargs, job_id=data.job_id)
+        data = data._replace(job_id=job.id)
+        if (jobs := _jobs_of(job)) is None:
+            return data, lambda known: known[job.id]
+        key = jobs.key_of(job.args, job.kwargs)
+        try:
+            sending = stack.enter_context(jobs.queueing(key, job.id, 0.0, self._can_run))
+        except Duplicate as error:
+            first = jobs.answer(error, job.args, job.kwargs, self._there)
+            return None, lambda known: known.get(getattr(first, "id", None), first)
+        own: dict[str, Any] = data.meta or {}
+        meta = {**own, TOKEN: sending.token, KEY: sending.key}
+        return data._replace(meta=meta), lambda known: known[job.id]
+
     def schedule_job(self, job: Any, datetime: datetime, *args: Any, **kwargs: Any) -> Any:
-        """As RQ's; for a duplicate, the job that is there."""
+        """Schedule a job, as RQ does; for a duplicate, return the existing one."""
         delay = (datetime - _now(datetime)).total_seconds()
         send = functools.partial(super().schedule_job, job, datetime, *args, **kwargs)
         return self._once(job, delay, send)
@@ -105,13 +148,16 @@ class UniqueQueue(Queue):
         key = jobs.key_of(job.args, job.kwargs)
         with ExitStack() as stack:
             try:
-                token = stack.enter_context(jobs.queueing(key, job.id, delay, self._can_run))
+                sending = stack.enter_context(jobs.queueing(key, job.id, delay, self._can_run))
             except Duplicate as error:
-                if error.note is None:
-                    raise
-                return self._there(error.note)
-            job.meta[TOKEN], job.meta[KEY] = token, key
-            return send()
+                return jobs.answer(error, job.args, job.kwargs, self._there)
+            job.meta[TOKEN], job.meta[KEY], at = sending
+            if at is None:
+                return send()
+            if not at:
+                return super().enqueue_job(job)
+            return super().schedule_job(job, datetime.now(UTC) + timedelta(seconds=at))
+        return None
 
     def _there(self, job_id: str) -> Any:
         """The job that has the key."""
@@ -138,7 +184,7 @@ def _now(like: datetime) -> datetime:
 
 
 def _jobs_of(job: Any) -> UniqueJobs | None:
-    """What was said about the function of *job*; None: nothing, or it is not known here."""
+    """The options of the function of *job*; None: it has none, or is not known here."""
     if (known := getattr(job, "dibs_jobs", None)) is not None:
         return known
     try:
@@ -157,8 +203,8 @@ def _guarded(function: Callable[P, T], jobs: UniqueJobs) -> Callable[P, T | None
         if job is None:
             return function(*args, **kwargs)
         run = _start(jobs, job, args, kwargs)
-        if run is None:
-            return None
+        if not isinstance(run, Run):
+            return cast(Any, run)
         with run, _TriedAgain(run, job) as again:
             result = _called(run, function, args, kwargs)
             again.look_at(result)
@@ -199,8 +245,8 @@ def _async_guarded(function: Callable[..., Any], jobs: UniqueJobs) -> Callable[.
         if job is None:
             return await function(*args, **kwargs)
         run = _start(jobs, job, args, kwargs)
-        if run is None:
-            return None
+        if not isinstance(run, Run):
+            return run
         with run, _TriedAgain(run, job) as again:  # RQ runs nothing else on this loop
             result = await function(*args, **kwargs)
             again.look_at(result)
@@ -223,12 +269,19 @@ def _running_job(jobs: UniqueJobs) -> Any:
     return job
 
 
-def _start(jobs: UniqueJobs, job: Any, args: Any, kwargs: Any) -> Run | None:
-    """The run of *job*; None: it is a duplicate."""
+def _start(jobs: UniqueJobs, job: Any, args: Any, kwargs: Any) -> Run | Retry | None:
+    """The run of *job*; a Retry: it is not its turn; None: it is a duplicate."""
+    timeout = job.timeout or 0  # -1: there is none
+    patience = min(TURN_WITHIN, timeout / 2) if timeout > 0 else TURN_WITHIN
     try:
         key = job.meta.get(KEY) or jobs.key_of(args, kwargs)
-        return jobs.start(key, Job(job.id, job.meta.get(TOKEN)))
+        return jobs.start(key, Job(job.id, job.meta.get(TOKEN), patience=patience))
     except Duplicate as error:
+        if is_turn(error):
+            # It goes to the end of its queue. It has not run: this does not count as a retry.
+            retries = job.number_of_retries or 0
+            job.number_of_retries = retries - 1
+            return Retry(max=retries + 1)
         job.meta[DUPLICATE_OF] = error.note
         job.save_meta()
         return None
@@ -248,7 +301,7 @@ class _TriedAgain:
             self._hand_on(Retry.get_interval(done, result.intervals))
 
     def _hand_on(self, delay: float) -> None:
-        self._job.meta[TOKEN] = self._run.hand_on(delay)
+        self._job.meta[TOKEN], self._job.meta[KEY] = self._run.hand_on(delay), self._run.key
         self._job.save_meta()
 
     def __enter__(self) -> "_TriedAgain":

@@ -26,8 +26,12 @@ _ALSO = frozenset({"busy", "duplicate", "replayed", "detached", "resumed"})
 class SentryListener:
     """Adds a breadcrumb for each event that may explain an error.
 
-    *level*: less important events are not added, except refusals (busy, duplicate, replayed) and
-    hand-overs, which always are. "DEBUG" adds all of them. UsageError: there is no such level.
+    Args:
+        level: Less important events are not added, except refusals (busy, duplicate, replayed) and
+            hand-overs, which always are. "DEBUG" adds all of them.
+
+    Raises:
+        UsageError: There is no such level.
     """
 
     def __init__(self, *, level: int | str = logging.INFO) -> None:

@@ -29,10 +29,13 @@ def fenced(
 ) -> None:
     """Set *values* in the row *id* of *model*, in one statement, unless a later holder has written.
 
-    Its column `fence` gets the fence of *lease*. With an AsyncSession:
-    `await session.run_sync(fenced, Account, 7, lease, balance=100)`. LeaseLost: a later holder has
-    written, and nothing was changed. LookupError: there is no such row. UsageError: *lease* has no
-    fence.
+    Its column `fence` gets the fence of *lease*. With an AsyncSession: `await
+    session.run_sync(fenced, Account, 7, lease, balance=100)`.
+
+    Raises:
+        LeaseLost: A later holder has written; nothing was changed.
+        LookupError: There is no such row.
+        UsageError: *lease* has no fence.
     """
     fence = checked_fence(lease)
     mapper: Any = inspect(cast("Any", model))

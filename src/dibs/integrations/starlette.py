@@ -92,10 +92,15 @@ User = Callable[[Request], Any]
 
 
 def install(app: Starlette, dibs: AsyncDibs | str, **options: Unpack[GuardKeywords[User]]) -> None:
-    """Guard the decorated endpoints of *app* with *dibs*, which you close, or a URL.
+    """Guard the decorated endpoints of *app*.
 
-    *user*: called with the request; may be async. All other options:
-    `dibs._http.policy.GuardOptions`. UsageError: *app* is running already.
+    Args:
+        dibs: An AsyncDibs, which you close, or a URL.
+        user: Called with the request; may be async.
+        **options: `GuardKeywords`.
+
+    Raises:
+        UsageError: An option is invalid, or *app* is running already.
     """
     if app.middleware_stack is not None:
         raise UsageError("call install(app, dibs) before the app serves its first request")
@@ -111,7 +116,7 @@ def install(app: Starlette, dibs: AsyncDibs | str, **options: Unpack[GuardKeywor
 def guard(
     policy: Policy, function: Callable[..., Any], within: TransactionOpener[Any] | None = None
 ) -> Callable[..., Any]:
-    """*function*, run under a claim. It needs no `request` parameter of its own."""
+    """*function*, run under a claim. It needs no `request` parameter."""
     _check(function)
     # A plain function may have been wrapped around an async one.
     is_async = _is_async(function) or _is_async(inspect.unwrap(function))
@@ -137,7 +142,7 @@ def guard(
             if response is None:
                 return result
         assert response is not None
-        await request.close()  # the files of a form, which nobody will read
+        await request.close()  # the files of a form, which will not be read
         if is_dependency(request.scope, guarded):
             raise refused(request, response)  # a dependency cannot return a response
         return answer(request, response)
@@ -186,8 +191,10 @@ throttled = Throttled(_throttle)
 
 
 class _Within:
-    """`within=` of an endpoint: an async one gets a transaction for asyncio, a plain one a
-    transaction for threads, and both of them in a thread.
+    """`within=` of an endpoint.
+
+    An async endpoint gets a transaction for asyncio. A plain one gets a transaction for threads,
+    and both run in a thread.
     """
 
     def __init__(
@@ -199,8 +206,8 @@ class _Within:
         *,
         is_async: bool,
     ) -> None:
-        made = within_of(opener, policy, signature, is_async=is_async)
-        self.opening, self.signature = made
+        runner = within_of(opener, policy, signature, is_async=is_async)
+        self.opening, self.signature = runner
         self.function = function
         self.call: Any = _awaited if is_async else run_in_threadpool
         self.end: Any = _awaited if is_async else _ended_in_thread
@@ -369,7 +376,7 @@ class _RequestGuard:
 
     @property
     def dibs(self) -> AsyncDibs:
-        """Of the application."""
+        """The client of the application."""
         return self._middleware.dibs
 
     # ---- claims and leases
@@ -400,7 +407,7 @@ class _RequestGuard:
     async def run_within(
         self, within: _Within, args: Any, kwargs: Any
     ) -> tuple[Response | None, Any]:
-        """Run the endpoint in a transaction, which is open until its response is there.
+        """Run the endpoint in a transaction, which stays open until it has a response.
 
         Returns the response to a duplicate; None: what the endpoint has returned.
         """
@@ -467,8 +474,10 @@ class _RequestGuard:
                 await self._form_of.close()
 
     async def receive(self) -> Message:
-        """A piece of the body. One that exceeds the limit of a guarded endpoint is dropped, and so
-        is the rest: for the application, the client has left.
+        """Return a piece of the body.
+
+        If it exceeds the limit of a guarded endpoint, it is dropped with the rest, and the
+        application sees that the client has left.
         """
         if self._too_long is not None:
             return {"type": "http.disconnect"}

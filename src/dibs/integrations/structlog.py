@@ -23,9 +23,14 @@ __all__ = ["StructlogListener"]
 class StructlogListener:
     """Writes each event to *logger* (default: that of structlog, as it is configured).
 
-    *level*: less important events are neither made nor written. A WARNING is what needs attention
-    (outage, lost, leaked …), INFO what happens now and then (recovered, elected, fired …), DEBUG
-    everything else. UsageError: there is no such level.
+    WARNING is for what needs attention (outage, lost, leaked …), INFO for what happens now and then
+    (recovered, elected, fired …), DEBUG for everything else.
+
+    Args:
+        level: Less important events are not written.
+
+    Raises:
+        UsageError: There is no such level.
     """
 
     def __init__(self, logger: Any = None, *, level: int | str = logging.INFO) -> None:

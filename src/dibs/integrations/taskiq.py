@@ -4,7 +4,7 @@
     @broker.task
     async def report(account_id): ...
 
-    await report.kiq(42)    # a second one, while it is queued or running: the task that is there
+    await report.kiq(42)    # a second one, while it is queued or running: the existing task
 
 `dibs` is an `AsyncDibs`; producers and workers use the same store and namespace.
 """
@@ -35,7 +35,15 @@ with needs("taskiq"):
 
 from .. import AsyncDibs, Duplicate
 from ._async.jobs import AsyncRun, AsyncUniqueJobs
-from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions, without_parameters
+from ._unique import (
+    TURN_WITHIN,
+    Job,
+    UniqueKey,
+    UniqueKeywords,
+    UniqueOptions,
+    is_turn,
+    without_parameters,
+)
 
 __all__ = ["unique"]
 
@@ -53,16 +61,22 @@ def unique(
 ) -> Callable[[Task], Task]:
     """Let tasks with the same key run once: `@unique(dibs, "x:{id}")` above `@broker.task`.
 
-    *template* is filled from the arguments of the task; `{task}` is its name. `kiq` of a duplicate
-    returns the task that is there. Options: `UniqueOptions`. UsageError: an option is invalid, a
-    field is missing, or another task has the same `unique(…)` without `{task}`.
+    `kiq` of a duplicate returns the existing task.
+
+    Args:
+        template: Filled from the arguments of the task; `{task}` is its name.
+        **options: `UniqueOptions`.
+
+    Raises:
+        UsageError: An option is invalid, a field is missing, or another task has the same
+            `unique(…)` without `{task}`.
     """
-    made = UniqueOptions(**options)
+    settings = UniqueOptions(**options)
 
     def decorate(task: Task) -> Task:
         original = task.original_func
         sent = without_parameters(original, _injected(original))
-        jobs = AsyncUniqueJobs(dibs, UniqueKey(template, sent, made, task.task_name))
+        jobs = AsyncUniqueJobs(dibs, UniqueKey(template, sent, settings, task.task_name))
         task.original_func = _guarded(original, jobs)
         task.kicker = functools.partial(_UniqueKicker, task.kicker, jobs)
         _runs_of(task.broker)
@@ -76,8 +90,8 @@ def _injected(function: Callable[..., Any]) -> list[str]:
     hints = get_type_hints(function, include_extras=True)
     names: list[str] = []
     for name, parameter in inspect.signature(function).parameters.items():
-        said = [parameter.default, *getattr(hints.get(name), "__metadata__", ())]
-        names += [name] if any(isinstance(each, Dependency) for each in said) else []
+        markers = [parameter.default, *getattr(hints.get(name), "__metadata__", ())]
+        names += [name] if any(isinstance(each, Dependency) for each in markers) else []
     return names
 
 
@@ -90,21 +104,25 @@ class _UniqueKicker(AsyncKicker[..., Any]):
         self.dibs_jobs = jobs
 
     async def kiq(self, *args: Any, **kwargs: Any) -> Any:
-        """As Taskiq's. A duplicate is not sent: the answer is the task that is there."""
+        """Send the task, as Taskiq does. For a duplicate, return the existing one."""
         key, task_id = self.dibs_jobs.key_of(args, kwargs), self.custom_task_id
         task_id = self.broker.id_generator() if task_id is None else task_id
         async with AsyncExitStack() as stack:
             try:
                 queueing = self.dibs_jobs.queueing(key, task_id, _delay(self.labels))
-                token = await stack.enter_async_context(queueing)
+                sending = await stack.enter_async_context(queueing)
             except Duplicate as error:
-                if error.note is None:
-                    raise
-                return AsyncTaskiqTask(error.note, self.broker.result_backend, self.return_type)
+                answer = self.dibs_jobs.answer(error, args, kwargs, self._existing)
+                return await answer if inspect.isawaitable(answer) else answer
             # Another one: a kicker can be used for several tasks, and labels may be the task's own.
-            labels = {**self.labels, TOKEN: token, KEY: key}
+            labels = {**self.labels, TOKEN: sending.token, KEY: sending.key}
+            if sending.delay is not None:
+                labels["delay"] = sending.delay
             kicker = AsyncKicker[..., Any](self.task_name, self.broker, labels, self.return_type)
             return await kicker.with_task_id(task_id).kiq(*args, **kwargs)
+
+    def _existing(self, task_id: str) -> AsyncTaskiqTask[Any]:
+        return AsyncTaskiqTask(task_id, self.broker.result_backend, self.return_type)
 
 
 def _delay(labels: dict[str, Any]) -> float:
@@ -115,7 +133,7 @@ def _delay(labels: dict[str, Any]) -> float:
 
 
 class _Runs(TaskiqMiddleware):
-    """Ends a run when everybody else is done with its message.
+    """Ends a run when all other middleware is done with its message.
 
     Retries are sent before that, by another middleware: they take the claim along.
     """
@@ -161,7 +179,7 @@ class _Runs(TaskiqMiddleware):
         for run in list(self._running.values()):
             if run.job_id == message.task_id:
                 message.labels[TOKEN] = run.hand_on(_delay(message.labels)) or ""
-                message.labels[SENDING] = run.sending
+                message.labels[SENDING], message.labels[KEY] = run.sending, run.key
                 self._sending.add(run.job_id)
         return message
 
@@ -232,7 +250,8 @@ async def _started(jobs: AsyncUniqueJobs, context: Context) -> AsyncRun:
     message, broker = context.message, context.broker
     labels = message.labels
     attempt = f"{labels.get('_retries', 0)}.{labels.get('X-Taskiq-requeue', 0)}"
-    job = Job(message.task_id, labels.get(TOKEN) or None, attempt, sent_by=labels.get(SENDING))
+    token, sending = labels.get(TOKEN) or None, labels.get(SENDING)
+    job = Job(message.task_id, token, attempt, sent_by=sending, patience=TURN_WITHIN)
     try:
         key = labels.get(KEY) or jobs.key_of(tuple(message.args), message.kwargs)
         return await jobs.start(key, job)
@@ -240,7 +259,8 @@ async def _started(jobs: AsyncUniqueJobs, context: Context) -> AsyncRun:
         delay = await jobs.comes_again_in(error, job)
         if delay is not None:
             # Most brokers have no delay. It is not acknowledged before it was sent once more.
-            await asyncio.sleep(delay)
+            if not is_turn(error):  # for which it has waited
+                await asyncio.sleep(delay)
             await broker.kick(broker.formatter.dumps(message))
         elif error.key != job.run_key:  # a caller may wait for it
             result = TaskiqResult[Any](

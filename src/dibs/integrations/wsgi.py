@@ -4,7 +4,7 @@
         Policy("POST /orders", window=86400, after="replay", key="required"),
     ])
 
-A request that no policy guards is passed on unchanged. Flask and Django have modules of their own.
+A request that no policy guards is passed on unchanged. Flask and Django have separate modules.
 """
 
 import tempfile
@@ -43,8 +43,10 @@ User = Callable[[Environ], object]
 class DibsMiddleware:
     """Processes each submission once, by the policies of the routes.
 
-    *dibs*: a Dibs, which you close, or a URL. *user*: called with the environment. All other
-    options: `dibs._http.policy.GuardOptions`.
+    Args:
+        dibs: A Dibs, which you close, or a URL.
+        user: Called with the environ.
+        **options: `GuardKeywords`.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class DibsMiddleware:
             return send_response(outcome, start_response)
         environ["wsgi.input"] = body.file
         if environ.pop("HTTP_TRANSFER_ENCODING", None) is not None:
-            environ["CONTENT_LENGTH"] = str(body.size)  # known now; it is not chunked any more
+            environ["CONTENT_LENGTH"] = str(body.size)  # known now; it is no longer chunked
         guarded = _GuardedResponse(applied(policy, submission), outcome, start_response, body.close)
         return guarded.run(self._app, environ)
 
@@ -202,8 +204,9 @@ class CountedInput:
         return self._counted(self._source.read(size))
 
     def drop(self, most: int) -> None:
-        """Read and drop up to *most* bytes: a client that is still sending would lose its
-        connection, and the response with it.
+        """Read and drop up to *most* bytes.
+
+        A client that is still sending would lose its connection, and the response with it.
         """
         while most > 0 and (piece := self._counted(self._source.read(min(most, 65536)))):
             most -= len(piece)
@@ -301,8 +304,9 @@ class _GuardedResponse:
             end_claim(self._claim, self._policy, self._recording)
 
     def close(self) -> None:
-        """Called by the server at the end. If the response is incomplete, the client has
-        disconnected: the work was done.
+        """Called by the server at the end.
+
+        If the response is incomplete, the client has disconnected: the work was done.
         """
         try:
             close = getattr(self._pieces, "close", None)
@@ -325,15 +329,15 @@ class _GuardedResponse:
 
 def header_fields(environ: Environ) -> dict[str, str]:
     """Names in lower case; several lines of one name are joined by the server."""
-    found = {
+    headers = {
         key[5:].replace("_", "-").lower(): str(value)
         for key, value in environ.items()
         if key.startswith("HTTP_")
     }
     for name in ("CONTENT_TYPE", "CONTENT_LENGTH"):
         if environ.get(name):
-            found[name.replace("_", "-").lower()] = str(environ[name])
-    return found
+            headers[name.replace("_", "-").lower()] = str(environ[name])
+    return headers
 
 
 def _keys(environ: Environ, policy: Policy) -> list[str]:

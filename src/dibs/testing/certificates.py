@@ -9,8 +9,13 @@ from pathlib import Path
 class Certificates:
     """Files in a folder: `ca.pem` to trust, `server.pem` and `client.pem` with their keys.
 
-    Made by the package trustme, for 127.0.0.1 and localhost. `mutual`: the server asks clients for
-    a certificate, and `url()` names one. Raises RuntimeError if trustme is not installed.
+    Made by the package trustme, for 127.0.0.1 and localhost.
+
+    Args:
+        mutual: The server asks clients for a certificate, and `url()` names one.
+
+    Raises:
+        RuntimeError: trustme is not installed.
     """
 
     def __init__(self, folder: Path, *, mutual: bool = False) -> None:

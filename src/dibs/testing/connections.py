@@ -1,7 +1,7 @@
 """One connection through the fault proxy: two endpoints, and a pipe in each direction.
 
-A pipe that has lost a byte never delivers another one, as TCP delivers nothing after a gap: whoever
-goes on using such a connection gets no reply, never the reply to another request.
+A pipe that has lost a byte never delivers another one, as TCP delivers nothing after a gap: a
+client that goes on using such a connection gets no reply, never that to another request.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Endpoint(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        # A TLS transport that is being closed has no socket any more.
+        # A TLS transport that is being closed no longer has a socket.
         self._sock = cast("socket.socket", transport.get_extra_info("socket"))
         self._transport.pause_reading()
 

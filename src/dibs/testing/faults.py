@@ -18,7 +18,7 @@ from .ports import bound_socket
 
 
 class Proxy(Closeable):
-    """Listens on a port of its own, in place of the server at the target.
+    """Listens on a free port, in place of the server at the target.
 
     The target is a port of 127.0.0.1, or the path of a Unix socket.
     """
@@ -165,11 +165,14 @@ CONNECT_WITHIN = 5.0
 class FaultProxy(Proxy):
     """Passes bytes between clients and one server, with the faults that its methods set.
 
-    The target is a port of 127.0.0.1 or the path of a Unix socket. The proxy runs in a thread of
-    its own, so plain and asyncio tests use it alike; a fault is in force when its method returns.
-    With `match` it is triggered only by a request that contains these bytes, so not by a handshake.
-    A connection that has lost bytes delivers nothing any more, as TCP delivers nothing after a gap.
-    With `tls` clients speak TLS to the proxy, and the proxy speaks plain TCP to the server.
+    The proxy runs in a separate thread, so plain and asyncio tests use it alike; a fault is in
+    force when its method returns. With `match` it is triggered only by a request that contains
+    these bytes, so not by a handshake. A connection that has lost bytes delivers nothing more, as
+    TCP delivers nothing after a gap.
+
+    Args:
+        target: A port of 127.0.0.1, or the path of a Unix socket.
+        tls: Clients speak TLS to the proxy, and the proxy speaks plain TCP to the server.
     """
 
     _loop: asyncio.AbstractEventLoop
@@ -249,8 +252,10 @@ class FaultProxy(Proxy):
         self._do(self._cut)
 
     def silence(self) -> None:
-        """Drop all bytes of the connections that are open now, as a firewall does that has
-        forgotten them; new ones work."""
+        """Drop all bytes of the connections that are open now; new connections work.
+
+        A firewall that has forgotten them does that.
+        """
         self._do(lambda: [connection.silence() for connection in list(self._connections)])
 
     def refuse(self) -> None:
@@ -262,8 +267,13 @@ class FaultProxy(Proxy):
         self._do(self._start_listening)
 
     def move_to(self, target: int | str) -> None:
-        """Connect new clients to another server (its port, or the path of its Unix socket), as a
-        fixed address does after a failover; open connections stay."""
+        """Connect new clients to another server; open connections stay.
+
+        A fixed address does that after a failover.
+
+        Args:
+            target: Its port, or the path of its Unix socket.
+        """
         self._do(lambda: setattr(self, "_target", target))
 
     def black_hole(self) -> None:
@@ -283,13 +293,17 @@ class FaultProxy(Proxy):
         self._do(lambda: self._stall(requests=requests, replies=replies))
 
     def hold_requests(self, *, match: bytes) -> None:
-        """Hold back the next request that contains `match`, and all that follow on its connection,
-        until `deliver`: a packet that is late. Other connections work."""
+        """Hold back the next request that contains `match`, until `deliver`: a late packet.
+
+        What follows on its connection is held back as well. Other connections work.
+        """
         self._set(Fault("request", "hold requests", 1, match))
 
     def hold_replies(self, *, match: bytes) -> None:
-        """Let the next request that contains `match` be executed, and hold back the replies of its
-        connection until `deliver`. Other connections work."""
+        """Execute the next request that contains `match`, and hold back its reply until `deliver`.
+
+        The later replies of its connection are held back as well. Other connections work.
+        """
         self._set(Fault("request", "hold replies", 1, match))
 
     def deliver(self, *, requests: bool = True, replies: bool = True) -> None:
@@ -334,7 +348,7 @@ class FaultProxy(Proxy):
 
     def _cut(self) -> None:
         while self._listening and self._accept():
-            pass  # whoever has connected is cut off, too
+            pass  # a client that has connected is cut off, too
         self._cuts += 1
         for connection in list(self._connections):
             connection.reset()

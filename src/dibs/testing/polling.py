@@ -17,8 +17,10 @@ PAUSE = 0.01
 def eventually(check: Callable[[], T], *, within: float = 60.0) -> T:
     """Call `check` until it returns a true value, and return that value.
 
-    Raises AssertionError with the last value after `within` seconds. A `check` that raises
-    AssertionError is called again, too.
+    A `check` that raises AssertionError is called again, too.
+
+    Raises:
+        AssertionError: Not true after `within` seconds; with the last value.
     """
     deadline = time.monotonic() + within
     while True:
@@ -35,8 +37,8 @@ def eventually(check: Callable[[], T], *, within: float = 60.0) -> T:
 async def aeventually(check: Callable[[], T | Awaitable[T]], *, within: float = 60.0) -> T:
     """Like `eventually`, for asyncio; `check` may be a plain or a coroutine function.
 
-    Raises AssertionError with the last value after `within` seconds. A `check` that raises
-    AssertionError is called again, too.
+    Raises:
+        AssertionError: Not true after `within` seconds; with the last value.
     """
     deadline = time.monotonic() + within
     while True:

@@ -20,7 +20,7 @@ class _Choice:
         self._numbers = count()
 
     def next(self) -> int:
-        """The next one."""
+        """The next port to try."""
         if self._process != os.getpid():  # a forked child would try what its parent tries
             source = random.SystemRandom()  # hypothesis, and others, seed the global one
             self._process, self._numbers = os.getpid(), count(source.randrange(_PART * _PARTS))
@@ -66,8 +66,9 @@ def bound_socket(port: int = 0) -> socket.socket:
 
 
 def kept_port(port: int) -> socket.socket | None:
-    """Return a socket that keeps a port for its server, which is down: nobody listens there, and
-    no other server can. None: another one was quicker.
+    """Return a socket that keeps a port for a server that is down.
+
+    No process listens there, and no other server can. None: another one was quicker.
     """
     try:
         sock = bound_socket(port)

@@ -21,7 +21,7 @@ from .polling import Closeable
 
 
 class Process:
-    """A process in a session of its own: Ctrl-C does not reach it, and `kill` ends its children.
+    """A process in a separate session: Ctrl-C does not reach it, and `kill` ends its children.
 
     A command that ends at once is no error here; see `code`.
     """
@@ -86,9 +86,9 @@ if _result is not None:
 
 
 class Child(Closeable):
-    """Runs Python code, or one self-contained function, in a process of its own.
+    """Runs Python code, or one self-contained function, in another process.
 
-    A function is taken by its source: it imports what it needs in its body, takes JSON arguments,
+    A function is read from its source: it imports what it needs in its body, takes JSON arguments,
     may be a coroutine function, and what it returns is printed as a line of JSON.
     """
 
@@ -114,7 +114,8 @@ class Child(Closeable):
     def line(self, *, within: float = 120.0) -> str:
         """Return the next line that the child prints.
 
-        Raises AssertionError, with the child's stderr, if it ends or prints nothing in time.
+        Raises:
+            AssertionError: It ended or printed nothing in time; with its stderr.
         """
         try:
             line = self._lines.get(timeout=within)
@@ -134,7 +135,8 @@ class Child(Closeable):
     def lines(self, *, within: float = 120.0) -> list[str]:
         """Return all lines not read yet, once the child has ended.
 
-        Raises AssertionError if it does not end in time, or fails without having been killed here.
+        Raises:
+            AssertionError: It did not end in time, or failed without having been killed here.
         """
         try:
             code = self._process.popen.wait(within)
@@ -148,7 +150,8 @@ class Child(Closeable):
     def result(self, *, within: float = 120.0) -> Any:
         """Return what the function returned, or the JSON that the code printed last.
 
-        Raises AssertionError if the child fails, does not end in time, or prints nothing.
+        Raises:
+            AssertionError: The child failed, did not end in time, or printed nothing.
         """
         lines = self.lines(within=within)
         assert lines, f"{self!r} printed nothing\n{self._stderr()}"

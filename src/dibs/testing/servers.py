@@ -111,9 +111,9 @@ class ServerFailed(RuntimeError):
 
 
 class Server(Closeable):
-    """One server process on a port and a Unix socket of its own, with an empty memory.
+    """One server process with an empty memory, on a port and a Unix socket.
 
-    Made by `Server.start`; ended by `close()` or by leaving its `with` block.
+    Created by `Server.start`; ended by `close()` or by leaving its `with` block.
     """
 
     engine: Engine
@@ -147,11 +147,16 @@ class Server(Closeable):
     ) -> Self:
         """Return a server that answers, within about 0.1 s.
 
-        `config` holds further arguments (`"--appendonly", "yes"`), `hidden` commands that it shall
-        not know. `tls` opens a second port for TLS, behind a proxy where the program itself cannot;
-        "mutual" asks clients for a certificate. It needs the package trustme. Raises ServerMissing
-        if there is no program for the engine, ServerFailed, with the server's log, if it refuses
-        to start or if `config` demands a password, which can be set afterwards only.
+        Args:
+            config: Further arguments, such as `"--appendonly", "yes"`.
+            hidden: Commands that it does not know.
+            tls: Open a second port for TLS, behind a proxy if the program itself cannot. "mutual"
+                asks clients for a certificate. It needs the package trustme.
+
+        Raises:
+            ServerMissing: There is no program for the engine.
+            ServerFailed: It refused to start (with its log), or `config` demands a password, which
+                can only be set afterwards.
         """
         server = cls(engine, config=config, hidden=hidden)
         try:
@@ -236,7 +241,8 @@ class Server(Closeable):
     def restart(self) -> None:
         """Kill it if it runs, and start it on the same port, empty unless `config` persists data.
 
-        Raises ServerFailed if another process took the port meanwhile.
+        Raises:
+            ServerFailed: Another process took the port meanwhile.
         """
         self.kill()
         self._launch()
@@ -311,12 +317,12 @@ class Server(Closeable):
         self.release_port()
         with (self._path / "log").open("w") as log:
             self._process = process = Process(ended_with_parent(self._command()), stdout=log)
-        # Over the Unix socket, which nobody else can own; the server binds the port before it.
+        # Over the Unix socket, which no other process can own; the server binds the port before it.
         if wait_until_ready(self.unix_path, lambda: self._has_failed(process), READY_WITHIN):
             why = PASSWORD if self._wants_password() else ""
             process.kill()
             raise ServerFailed(self.engine, self.log + why)
-        self._own_commands.clear()  # Valkey runs commands of its own when it starts
+        self._own_commands.clear()  # Valkey itself runs commands when it starts
         self._own_commands.update(self.command_counts())
 
     def _has_failed(self, process: Process) -> bool:

@@ -14,7 +14,8 @@ from apps.weamind.weather import open_meteo
 from apps.weamind.weather.cards import forecast_message
 from apps.weamind.weather.forecast import TAIPEI, Forecast, Hazard
 from apps.weamind.weather.sample import make_up
-from tests.local_line.test_chat_page import Stage, browser, stage
+from tests.local_line.conftest import browser, stage
+from tests.local_line.stage import Stage
 
 __all__ = ["browser", "stage"]
 pytestmark = pytest.mark.only_on("linux", "darwin")

@@ -14,7 +14,10 @@ from apps.weamind.weather.cwa import _TOWNSHIPS, Cwa, _week_of
 from apps.weamind.weather.cwa_answers import read_township
 from apps.weamind.weather.cwa_week import read_week, with_week
 from apps.weamind.weather.forecast import TAIPEI, Sky, days_ahead
+from apps.weamind.weather.forecasts import Forecasts
 from apps.weamind.weather.provider import Reason, WeatherUnavailable
+from dibs import AsyncDibs
+from dibs.testing import Server
 
 from .recorded.mutations import mutated
 from .recorded.upstream import Upstream, recorded, saying
@@ -64,6 +67,27 @@ async def test_without_the_week_the_forecast_is_shorter() -> None:
         with pytest.raises(WeatherUnavailable) as caught:
             await provider.fetch(BANQIAO)
         assert caught.value.reason is Reason.BAD_KEY
+        await provider.aclose()
+
+
+async def test_a_week_that_is_asked_for_too_often(valkey: Server) -> None:
+    """The three days are shown, and nothing is asked until the pause of all datasets is over."""
+
+    async def only_three_days(writer: Any) -> None:
+        week = upstream.asked[-1].path.endswith("071")
+        limited = saying(b"", 429, retry_after="300")
+        await (limited if week else saying(TOWNSHIP))(writer)
+
+    async with Upstream(only_three_days) as upstream, AsyncDibs(valkey.url) as dibs:
+        provider = Cwa(KEY, base_url=upstream.url, clock=lambda: NOW)
+        forecasts = Forecasts(dibs, provider)
+        assert [day.on.day for day in (await forecasts.get(BANQIAO)).days] == [2, 3, 4]
+        asked = len(upstream.asked)
+        other = Place("65000020", "新北市", "三重區", 25.0626, 121.4870)
+        with pytest.raises(WeatherUnavailable) as caught:
+            await forecasts.get(other)
+        assert caught.value.reason is Reason.RATE_LIMITED
+        assert len(upstream.asked) == asked == 2
         await provider.aclose()
 
 

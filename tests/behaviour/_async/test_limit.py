@@ -362,15 +362,88 @@ async def test_a_server_without_evalsha_gives_permits(valkey: Server) -> None:
                 assert not lease.lost
 
 
-async def test_a_limited_lease_is_not_handed_over(valkey: Server) -> None:
-    """UsageError, and the permit is kept."""
-    async with AsyncDibs(valkey.url, budget=5) as dibs:
-        async with dibs.hold(KEY, ttl=60, limit=3) as lease:
-            with pytest.raises(UsageError, match="limit="):
-                await lease.detach(ttl=5)
-            assert await lease.extend(5)
-        with pytest.raises(UsageError, match="limit="):
-            dibs.hold(KEY, ttl=5, limit=3, token="hold:1-1")
+async def test_a_permit_is_handed_over(server: Server) -> None:
+    """It stays taken in between, and is continued once: with a ttl, and a greater fence."""
+    async with AsyncDibs(server.url, budget=5) as web, AsyncDibs(server.url, budget=5) as worker:
+        async with web.hold(KEY, ttl=5, limit=2, fence=True) as lease:
+            token = await lease.detach(ttl=600)
+            assert lease.remaining == 0 and not lease.lost
+        async with web.hold(KEY, ttl=60, limit=2):
+            assert await worker.try_hold(KEY, ttl=5, limit=2) is None
+            async with worker.hold(KEY, ttl=30, limit=2, fence=True, token=token) as job:
+                assert 0 < job.remaining <= 30 and job.guarded
+                assert (job.fence or 0) > (lease.fence or 0)
+                assert await job.extend(40)
+                with pytest.raises(LeaseLost):
+                    async with web.hold(KEY, ttl=5, limit=2, token=token):
+                        pytest.fail("it was continued before")
+                assert await web.try_hold(KEY, ttl=5, limit=2) is None
+                again = await job.detach(ttl=60)
+            async with web.hold(KEY, ttl=30, limit=2, token=again):
+                assert await worker.try_hold(KEY, ttl=5, limit=2) is None
+            async with worker.hold(KEY, ttl=5, limit=2):
+                pass
+        assert [each for each in server.keys() if "fence" not in str(each)] == []
+
+
+async def test_a_permit_that_is_not_continued_expires(server: Server) -> None:
+    """Its ttl is that of `detach`, also if it is shorter; then its token is worth nothing."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        async with dibs.hold(KEY, ttl=60, limit=1) as lease:
+            token = await lease.detach(ttl=0.3)
+        async with dibs.hold(KEY, ttl=60, limit=1, wait=30):
+            with pytest.raises(LeaseLost):
+                async with dibs.hold(KEY, ttl=60, limit=1, token=token):
+                    pytest.fail("it has expired")
+
+
+async def test_an_exception_after_detaching_frees_the_permit(server: Server) -> None:
+    """The job could not be enqueued; one that a worker has continued is left alone."""
+    async with AsyncDibs(server.url, budget=5) as web, AsyncDibs(server.url, budget=5) as worker:
+        with pytest.raises(ConnectionError):
+            async with web.hold(KEY, ttl=60, limit=1) as lease:
+                await lease.detach(ttl=600)
+                raise ConnectionError
+        assert server.keys() == []
+        with pytest.raises(ConnectionError):
+            async with web.hold(KEY, ttl=60, limit=1) as lease:
+                job = worker.hold(KEY, ttl=60, limit=1, token=await lease.detach(ttl=600))
+                kept = await job.__aenter__()
+                raise ConnectionError
+        assert await kept.extend(60)
+        await job.__aexit__(None, None, None)
+        assert server.keys() == []
+
+
+async def test_a_permit_that_cannot_be_handed_over_is_kept(server: Server) -> None:
+    """The server did not answer, and the policy is "closed"; the request may have arrived."""
+    with FaultProxy(server.port) as proxy:
+        async with AsyncDibs(proxy.url, budget=0.5) as dibs:
+            async with dibs.hold(KEY, ttl=60, limit=1, on_outage="closed") as lease:
+                proxy.swallow_replies(1000, match=b"give")
+                with pytest.raises(Unavailable):
+                    await lease.detach(ttl=600)
+                await eventually(lambda: [lease.token] == held(server), within=60)
+            await eventually(lambda: server.keys() == [], within=60)
+
+
+async def test_a_renewal_does_not_lose_a_permit_that_is_handed_over(valkey: Server) -> None:
+    """The answer is lost, and the request sent again: meanwhile the permit has another token."""
+    events: list[Event] = []
+    with FaultProxy(valkey.port) as proxy:
+        async with AsyncDibs(proxy.url, budget=8, listeners=[events.append]) as dibs:
+            async with dibs.hold(KEY, ttl=4, limit=1, renew=True) as lease:
+                proxy.swallow_replies(1, match=b"give")
+                token = await lease.detach(ttl=60)
+                assert not lease.lost
+            async with dibs.hold(KEY, ttl=4, limit=1, token=token):
+                pass
+            assert "lost" not in kinds(events)
+
+
+def held(server: Server) -> list[str]:
+    """The tokens of all permits."""
+    return [each.decode() for each in server.client().zrange(KEY, 0, -1)]
 
 
 async def test_a_repeated_request_gets_the_fence_of_its_own_permit(server: Server) -> None:

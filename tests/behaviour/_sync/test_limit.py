@@ -363,15 +363,88 @@ def test_a_server_without_evalsha_gives_permits(valkey: Server) -> None:
                 assert not lease.lost
 
 
-def test_a_limited_lease_is_not_handed_over(valkey: Server) -> None:
-    """UsageError, and the permit is kept."""
-    with Dibs(valkey.url, budget=5) as dibs:
-        with dibs.hold(KEY, ttl=60, limit=3) as lease:
-            with pytest.raises(UsageError, match="limit="):
-                lease.detach(ttl=5)
-            assert lease.extend(5)
-        with pytest.raises(UsageError, match="limit="):
-            dibs.hold(KEY, ttl=5, limit=3, token="hold:1-1")
+def test_a_permit_is_handed_over(server: Server) -> None:
+    """It stays taken in between, and is continued once: with a ttl, and a greater fence."""
+    with Dibs(server.url, budget=5) as web, Dibs(server.url, budget=5) as worker:
+        with web.hold(KEY, ttl=5, limit=2, fence=True) as lease:
+            token = lease.detach(ttl=600)
+            assert lease.remaining == 0 and not lease.lost
+        with web.hold(KEY, ttl=60, limit=2):
+            assert worker.try_hold(KEY, ttl=5, limit=2) is None
+            with worker.hold(KEY, ttl=30, limit=2, fence=True, token=token) as job:
+                assert 0 < job.remaining <= 30 and job.guarded
+                assert (job.fence or 0) > (lease.fence or 0)
+                assert job.extend(40)
+                with pytest.raises(LeaseLost):
+                    with web.hold(KEY, ttl=5, limit=2, token=token):
+                        pytest.fail("it was continued before")
+                assert web.try_hold(KEY, ttl=5, limit=2) is None
+                again = job.detach(ttl=60)
+            with web.hold(KEY, ttl=30, limit=2, token=again):
+                assert worker.try_hold(KEY, ttl=5, limit=2) is None
+            with worker.hold(KEY, ttl=5, limit=2):
+                pass
+        assert [each for each in server.keys() if "fence" not in str(each)] == []
+
+
+def test_a_permit_that_is_not_continued_expires(server: Server) -> None:
+    """Its ttl is that of `detach`, also if it is shorter; then its token is worth nothing."""
+    with Dibs(server.url, budget=5) as dibs:
+        with dibs.hold(KEY, ttl=60, limit=1) as lease:
+            token = lease.detach(ttl=0.3)
+        with dibs.hold(KEY, ttl=60, limit=1, wait=30):
+            with pytest.raises(LeaseLost):
+                with dibs.hold(KEY, ttl=60, limit=1, token=token):
+                    pytest.fail("it has expired")
+
+
+def test_an_exception_after_detaching_frees_the_permit(server: Server) -> None:
+    """The job could not be enqueued; one that a worker has continued is left alone."""
+    with Dibs(server.url, budget=5) as web, Dibs(server.url, budget=5) as worker:
+        with pytest.raises(ConnectionError):
+            with web.hold(KEY, ttl=60, limit=1) as lease:
+                lease.detach(ttl=600)
+                raise ConnectionError
+        assert server.keys() == []
+        with pytest.raises(ConnectionError):
+            with web.hold(KEY, ttl=60, limit=1) as lease:
+                job = worker.hold(KEY, ttl=60, limit=1, token=lease.detach(ttl=600))
+                kept = job.__enter__()
+                raise ConnectionError
+        assert kept.extend(60)
+        job.__exit__(None, None, None)
+        assert server.keys() == []
+
+
+def test_a_permit_that_cannot_be_handed_over_is_kept(server: Server) -> None:
+    """The server did not answer, and the policy is "closed"; the request may have arrived."""
+    with FaultProxy(server.port) as proxy:
+        with Dibs(proxy.url, budget=0.5) as dibs:
+            with dibs.hold(KEY, ttl=60, limit=1, on_outage="closed") as lease:
+                proxy.swallow_replies(1000, match=b"give")
+                with pytest.raises(Unavailable):
+                    lease.detach(ttl=600)
+                eventually(lambda: [lease.token] == held(server), within=60)
+            eventually(lambda: server.keys() == [], within=60)
+
+
+def test_a_renewal_does_not_lose_a_permit_that_is_handed_over(valkey: Server) -> None:
+    """The answer is lost, and the request sent again: meanwhile the permit has another token."""
+    events: list[Event] = []
+    with FaultProxy(valkey.port) as proxy:
+        with Dibs(proxy.url, budget=8, listeners=[events.append]) as dibs:
+            with dibs.hold(KEY, ttl=4, limit=1, renew=True) as lease:
+                proxy.swallow_replies(1, match=b"give")
+                token = lease.detach(ttl=60)
+                assert not lease.lost
+            with dibs.hold(KEY, ttl=4, limit=1, token=token):
+                pass
+            assert "lost" not in kinds(events)
+
+
+def held(server: Server) -> list[str]:
+    """The tokens of all permits."""
+    return [each.decode() for each in server.client().zrange(KEY, 0, -1)]
 
 
 def test_a_repeated_request_gets_the_fence_of_its_own_permit(server: Server) -> None:

@@ -34,6 +34,11 @@ async def until_started(ctx: dict[str, Any], key: str) -> str:
     return await _steered(ctx, key)
 
 
+@unique(dibs, "alone:{key}", until="start", alone=True, lease=LEASE)
+async def alone(ctx: dict[str, Any], key: str) -> str:
+    return await _steered(ctx, key)
+
+
 @unique(dibs, "hourly:{key}", until=3600, lease=LEASE)
 async def hourly(ctx: dict[str, Any], key: str) -> str:
     return await _steered(ctx, key)
@@ -43,7 +48,7 @@ class WorkerSettings:
     """What the worker runs."""
 
     functions: ClassVar[list[Any]] = [
-        func(each, timeout=60) for each in (work, until_started, hourly)
+        func(each, timeout=60) for each in (work, until_started, alone, hourly)
     ]
     redis_settings = RedisSettings.from_dsn(URL)
     allow_abort_jobs = True

@@ -49,6 +49,11 @@ def late(self: Any, key: str) -> str:
     return _steered(self, key)
 
 
+@app.task(base=unique(dibs, "patient:{key}", lease=600), bind=True)
+def patient(self: Any, key: str) -> str:
+    return _steered(self, key)
+
+
 @app.task(base=until_end(), bind=True, time_limit=1)
 def limited(self: Any, key: str) -> str:
     return _steered(self, key)
@@ -57,6 +62,17 @@ def limited(self: Any, key: str) -> str:
 @app.task(base=unique(dibs, "once:{key}", until="start", lease=LEASE), bind=True)
 def until_started(self: Any, key: str) -> str:
     return _steered(self, key)
+
+
+@app.task(base=unique(dibs, "alone:{key}", until="start", alone=True, lease=LEASE), bind=True)
+def alone(self: Any, key: str) -> str:
+    return _steered(self, key)
+
+
+@app.task(base=unique(dibs, "last:{key}", until="start", again="postpone", lease=LEASE), bind=True)
+def debounced(self: Any, key: str, text: str) -> str:
+    _steered(self, key)
+    return text
 
 
 @app.task(base=unique(dibs, "hourly:{key}", until=3600, lease=LEASE), bind=True)

@@ -71,6 +71,14 @@ def until_started(key: str) -> str:
 
 
 @dramatiq.actor(
+    actor_class=unique(dibs, "alone:{key}", until="start", alone=True, lease=LEASE),
+    store_results=True,
+)
+def alone(key: str) -> str:
+    return _steered(key)
+
+
+@dramatiq.actor(
     actor_class=unique(dibs, "hourly:{key}", until=3600, lease=LEASE),
     store_results=True,
     throws=JobFailed,

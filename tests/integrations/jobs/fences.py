@@ -88,7 +88,7 @@ def _key_of(run: Any) -> str:
 
 def _put_into_threads(queueing: Any, start: Any, ends: Any, end: Any) -> None:
     @contextmanager
-    def fenced_queueing(self: Any, key: str, *rest: Any) -> Generator[str]:
+    def fenced_queueing(self: Any, key: str, *rest: Any) -> Generator[Any]:
         with queueing(self, key, *rest) as token:
             reach("claimed", key)
             yield token
@@ -122,7 +122,7 @@ def _put_into_threads(queueing: Any, start: Any, ends: Any, end: Any) -> None:
 
 def _put_into_tasks(queueing: Any, start: Any, ends: Any, end: Any) -> None:
     @asynccontextmanager
-    async def fenced_queueing(self: Any, key: str, *rest: Any) -> AsyncGenerator[str]:
+    async def fenced_queueing(self: Any, key: str, *rest: Any) -> AsyncGenerator[Any]:
         async with queueing(self, key, *rest) as token:
             await async_reach("claimed", key)
             yield token

@@ -37,6 +37,11 @@ def until_started(key: str) -> Any:
     return _steered(key)
 
 
+@unique(dibs, "alone:{key}", until="start", alone=True, lease=LEASE)
+def alone(key: str) -> Any:
+    return _steered(key)
+
+
 @unique(dibs, "hourly:{key}", until=3600, lease=LEASE)
 def hourly(key: str) -> Any:
     return _steered(key)

@@ -52,6 +52,12 @@ async def until_started(key: str, here: Here) -> str:
     return await _steered(key, here.message.task_id)
 
 
+@unique(dibs, "alone:{key}", until="start", alone=True, lease=LEASE)
+@broker.task(retry_on_error=True, max_retries=3)
+async def alone(key: str, here: Here) -> str:
+    return await _steered(key, here.message.task_id)
+
+
 @unique(dibs, "hourly:{key}", until=3600, lease=LEASE)
 @broker.task
 async def hourly(key: str, here: Here) -> str:

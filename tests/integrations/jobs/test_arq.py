@@ -76,6 +76,28 @@ async def test_a_second_job_of_arq_is_the_one_that_waits(broker: Server, key: st
         assert again.job_id != first.job_id
 
 
+async def test_one_job_of_arq_runs_and_one_waits(
+    broker: Server, control: JobControl, key: str, workers: list[Any]
+) -> None:
+    """Never two at once, also if the first is tried again. Waiting counts as no try, of three."""
+    asked = lambda: control.client.info("commandstats").get("cmdstat_decrby", {}).get("calls", 0)  # noqa: E731
+    async with opened(broker) as (app, pool):
+        before = asked()
+        first = await enqueue_job(pool, app.alone, key)
+        await asyncio.to_thread(control.started, key)
+        second = await enqueue_job(pool, app.alone, key)
+        assert second.job_id != first.job_id
+        assert (await enqueue_job(pool, app.alone, key)).job_id == second.job_id
+        control.send(key, "retry")
+        assert (await asyncio.to_thread(control.started, key)).id == first.job_id
+        await aeventually(lambda: asked() >= before + 4, within=90)
+        assert control.runs(key) == [first.job_id] * 2
+        control.send(key)
+        assert (await asyncio.to_thread(control.started, key)).id == second.job_id
+        control.send(key)
+        assert [await ended(first), await ended(second)] == [key] * 2
+
+
 async def test_a_job_of_arq_is_unique_until_it_ends(
     workers: Any, broker: Server, control: JobControl, key: str
 ) -> None:

@@ -103,6 +103,50 @@ def test_a_task_can_be_unique_until_it_starts(jobs: Any, control: JobControl, ke
     assert jobs.until_started.delay(key).id == second.id
 
 
+def test_one_task_runs_and_one_waits(jobs: Any, control: JobControl, key: str) -> None:
+    """Never two at once, also if the first is tried again; the second begins after its end."""
+    first = jobs.alone.delay(key)
+    control.started(key)
+    second = jobs.alone.delay(key)
+    assert second.id != first.id
+    assert jobs.alone.delay(key).id == second.id
+    control.send(key, "retry")
+    assert control.started(key).id == first.id
+    for each in range(3):
+        assert ended(jobs.plain.delay(str(each))) == str(each)
+    assert control.runs(key) == [first.id, first.id]
+    control.send(key)
+    assert control.started(key).id == second.id
+    third = jobs.alone.delay(key)
+    assert third.id not in (first.id, second.id)
+    control.send(key)
+    control.send(key)
+    assert [ended(first), ended(second), ended(third)] == [key] * 3
+
+
+def test_the_newest_of_several_tasks_runs(jobs: Any, control: JobControl, key: str) -> None:
+    """Each postpones the one before, which gets the error as its result."""
+    results = [jobs.debounced.apply_async((key, text), countdown=1) for text in ("a", "ab", "abc")]
+    assert control.started(key).id == results[-1].id
+    control.send(key)
+    assert ended(results[-1]) == "abc"
+    for each in results[:-1]:
+        with pytest.raises(Duplicate):
+            ended(each)
+    assert control.runs(key) == [results[-1].id]
+
+
+def test_a_task_that_is_killed_ends_its_turn(jobs: Any, control: JobControl, key: str) -> None:
+    """After one lease the one that waits begins."""
+    jobs.alone.delay(key)
+    killed = control.started(key)
+    second = jobs.alone.delay(key)
+    os.kill(killed.pid, signal.SIGKILL)
+    assert control.started(key).id == second.id
+    control.send(key)
+    assert ended(second) == key
+
+
 def test_a_task_can_be_unique_for_a_window(jobs: Any, control: JobControl, key: str) -> None:
     """After its end, another one is answered with the first, while the window is open."""
     first = jobs.hourly.delay(key)
@@ -177,6 +221,31 @@ def test_of_two_deliveries_of_a_task_one_runs(jobs: Any, control: JobControl, ke
     control.send(key)
     assert ended(marker) == key
     assert control.runs(key) == [first.id, marker.id]
+
+
+def test_further_deliveries_of_a_task_that_runs_block_no_process(
+    jobs: Any, control: JobControl, key: str
+) -> None:
+    """Two of them, for the two other processes of the worker; the lease is ten minutes."""
+    first = jobs.patient.apply_async((key,), queue="nobody")
+    message = taken_from("nobody", control)
+    control.client.lpush("celery", message, message, message)
+    assert control.started(key).id == first.id
+    assert ended(jobs.plain.delay(key)) == key
+    control.send(key)
+    assert ended(first) == key and control.runs(key) == [first.id]
+
+
+def test_who_waits_for_a_duplicate_that_was_sent_by_name_gets_an_error(
+    jobs: Any, control: JobControl, key: str
+) -> None:
+    """It is found in the worker: a sender that has only the name has no guard."""
+    first = jobs.work.delay(key)
+    control.started(key)
+    with pytest.raises(Duplicate):
+        ended(jobs.app.send_task(jobs.work.name, (key,)))
+    control.send(key)
+    assert ended(first) == key and control.runs(key) == [first.id]
 
 
 def test_a_delivery_that_meets_its_own_run_comes_again_later(
@@ -448,3 +517,18 @@ def test_mistakes_are_told_before_anything_is_sent(broker: Server) -> None:
             task.delay(None)
         with pytest.raises(TypeError):
             task.delay()
+
+
+def test_a_group_is_unique_and_chunks_are_a_mistake(
+    jobs: Any, control: JobControl, key: str
+) -> None:
+    """Chunks and maps call their tasks inside of another one, where nothing would guard them."""
+    first, second = group([jobs.work.s(key), jobs.work.s(key)]).apply_async().results
+    control.started(key)
+    with pytest.raises(Duplicate):
+        second.get(timeout=30)
+    control.send(key)
+    assert ended(first) == key
+    for wrong in (lambda: jobs.work.chunks([(key,)], 1), lambda: jobs.work.starmap([(key,)])):
+        with pytest.raises(UsageError, match="send a group"):
+            wrong()

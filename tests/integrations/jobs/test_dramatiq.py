@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import dramatiq
 import pytest
+from dramatiq.brokers.stub import StubBroker
+from dramatiq.middleware import GroupCallbacks
+from dramatiq.rate_limits.backends import StubBackend
 
-from dibs import Dibs, Unavailable, UsageError
+from dibs import Dibs, Event, Unavailable, UsageError
+from dibs.integrations.dramatiq import unique
 from dibs.testing import Server, eventually
 from tests.integrations.jobs.conftest import loaded_anew, running
 from tests.integrations.jobs.job_control import JobControl
@@ -64,6 +70,24 @@ def test_an_actor_is_unique_until_it_ends(jobs: Any, control: JobControl, key: s
     third = jobs.work_on_a_loop.send(key)
     assert third.message_id != first.message_id
     assert ended(third) == key
+
+
+def test_one_message_runs_and_one_waits(jobs: Any, control: JobControl, key: str) -> None:
+    """Never two at once, also if the first is tried again; the second begins after its end."""
+    first = jobs.alone.send(key)
+    control.started(key)
+    second = jobs.alone.send(key)
+    assert second.message_id != first.message_id
+    assert jobs.alone.send(key).message_id == second.message_id
+    control.send(key, "retry")
+    assert control.started(key).id == first.message_id
+    for each in range(3):
+        assert ended(jobs.plain.send(str(each))) == str(each)
+    assert control.runs(key) == [first.message_id] * 2
+    control.send(key)
+    assert control.started(key).id == second.message_id
+    control.send(key)
+    assert [ended(first), ended(second)] == [key] * 2
 
 
 def test_an_actor_can_be_unique_until_it_starts(jobs: Any, control: JobControl, key: str) -> None:
@@ -162,6 +186,41 @@ def is_queued(message: Any, queue: str, control: JobControl) -> bool:
     return any(message.message_id in each for each in queued)
 
 
+def test_a_duplicate_in_a_group_counts_as_processed(broker: Server) -> None:
+    """Or the group would never be complete."""
+    queue, runs, completions = StubBroker(), list[str](), list[str]()
+    queue.add_middleware(GroupCallbacks(StubBackend()))
+    is_over, events = threading.Event(), list[Event]()
+    name = uuid.uuid4().hex
+    with Dibs(broker.url, namespace=name, budget=5, listeners=[events.append]) as dibs:
+
+        @dramatiq.actor(actor_class=unique(dibs, "part:{key}"), broker=queue)
+        def part(key: str) -> None:
+            runs.append(key)
+            assert is_over.wait(30)
+
+        @dramatiq.actor(broker=queue)
+        def complete() -> None:
+            completions.append("all")
+
+        members = [part.message(each) for each in ("a", "a", "b")]
+        group = dramatiq.group(members, broker=queue)
+        group.add_completion_callback(complete.message())
+        group.run()
+        worker = dramatiq.Worker(queue, worker_timeout=100, worker_threads=3)
+        worker.start()
+        try:
+            eventually(lambda: any(event.kind == "duplicate" for event in events))
+            eventually(lambda: sorted(runs) == ["a", "b"])
+            is_over.set()
+            eventually(lambda: completions == ["all"])
+            assert sorted(runs) == ["a", "b"]
+        finally:
+            is_over.set()
+            worker.stop()
+            queue.close()
+
+
 def test_a_message_that_is_too_old_gives_its_key_back(
     jobs: Any, control: JobControl, key: str
 ) -> None:
@@ -247,3 +306,17 @@ def test_mistakes_and_outages_are_told_where_a_message_is_sent(broker: Server) -
 
 def same(x: int) -> int:
     return x
+
+
+def test_the_messages_of_a_group_are_unique(jobs: Any, control: JobControl, key: str) -> None:
+    """Claimed where they are sent; a duplicate is skipped, also if the first has ended by then."""
+    import dramatiq
+
+    parts = [jobs.work.message(key), jobs.work.message(key), jobs.plain.message(key)]
+    running = dramatiq.group(parts).run()
+    assert control.started(key).id == parts[0].message_id
+    assert jobs.work.send(key).message_id == parts[0].message_id
+    control.send(key)
+    assert [*running.get_results(block=True, timeout=30_000)] == [key, None, key]
+    eventually(lambda: not control.client.exists(f"unique:work:{key}"))
+    assert control.runs(key) == [parts[0].message_id]

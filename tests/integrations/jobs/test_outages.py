@@ -116,4 +116,4 @@ def test_a_job_that_loses_its_claim_is_a_line_in_the_log(
     assert (
         "report:{account}: the claim of job a was lost while it ran; it may have run twice" in said
     )
-    assert "report:{account}: job c is not run: job b is there" in said
+    assert "report:{account}: job c is not run: job b exists" in said

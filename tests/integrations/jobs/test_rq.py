@@ -15,10 +15,10 @@ from rq import Retry, SimpleWorker
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
-from dibs import Dibs, Unavailable, UsageError
+from dibs import Dibs, Duplicate, Unavailable, UsageError
 from dibs.integrations.rq import UniqueQueue, unique
 from dibs.testing import Server, eventually
-from tests.integrations.jobs.conftest import loaded_anew, running
+from tests.integrations.jobs.conftest import StartWorker, loaded_anew, running
 from tests.integrations.jobs.job_control import JobControl
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of redis-py, in RQ
@@ -86,6 +86,30 @@ def test_a_second_job_in_the_queue_is_the_first(
     assert nobody.enqueue(jobs.work, key + "x").id != first.id
     assert nobody.job_ids.count(first.id) == 1
     assert queue.count == 0
+
+
+def test_one_job_runs_and_one_waits(
+    jobs: Any, queue: UniqueQueue, control: JobControl, key: str, start_worker: StartWorker
+) -> None:
+    """Never two at once, also if the first is tried again. What waits counts as no retry."""
+    start_worker("-c", WORKER, "default")
+    first = queue.enqueue(jobs.alone, key, retry=Retry(max=1))
+    control.started(key)
+    second = queue.enqueue(jobs.alone, key)
+    assert second.id != first.id
+    assert queue.enqueue(jobs.alone, key).id == second.id
+    control.send(key, "fail")
+    assert control.started(key).id == first.id
+    # It goes through the queue while another one runs.
+    eventually(lambda: any(each.type.name == "RETRIED" for each in second.results()), within=90)
+    assert ended(queue.enqueue(jobs.plain, key)) == key
+    assert control.runs(key) == [first.id, first.id]
+    control.send(key)
+    assert control.started(key).id == second.id
+    control.send(key, "retry")
+    assert control.started(key).id == second.id
+    control.send(key)
+    assert [ended(first), ended(second)] == [key] * 2
 
 
 def test_a_job_is_unique_until_it_ends(
@@ -292,3 +316,47 @@ def test_mistakes_about_a_function_are_told_at_once(broker: Server) -> None:
 
 def plain(x: int) -> int:
     return x
+
+
+def test_jobs_that_are_enqueued_together_are_unique(
+    jobs: Any, queue: UniqueQueue, nobody: UniqueQueue, control: JobControl, key: str
+) -> None:
+    """In place of each duplicate, the job that is there: before, or earlier in the same call."""
+    waiting = nobody.enqueue(jobs.work, key + "a")
+    prepared = [
+        UniqueQueue.prepare_data(function, (text,), job_id=job_id)
+        for function, text, job_id in [
+            (jobs.work, key + "a", None), (jobs.work, key, None), (jobs.plain, key, "own" + key),
+            (jobs.work, key, None), ("tests.integrations.jobs.rq_app.work", key, None),
+        ]
+    ]  # fmt: skip
+    first, second, third, *others = queue.enqueue_many(prepared)
+    assert first.id == waiting.id
+    assert third.id == "own" + key
+    assert [each.id for each in others] == [second.id] * 2
+    assert control.started(key).id == second.id
+    assert queue.enqueue(jobs.work, key).id == second.id
+    control.send(key)
+    assert [ended(second), ended(third)] == [key, key]
+    eventually(lambda: not control.client.exists(f"unique:work:{key}"))
+
+
+def test_jobs_that_are_enqueued_together_are_all_refused(connection: Any, key: str) -> None:
+    """If one is a duplicate, and that is to be an error: nothing is enqueued, no key is taken."""
+    queue = UniqueQueue(key, connection=connection)
+    with Dibs(connection_url(connection)) as dibs:
+        refusing = unique(dibs, key + ":{x}", on_duplicate="raise")(answer)
+        data = [UniqueQueue.prepare_data(refusing, (each,)) for each in (1, 2, 1)]
+        with pytest.raises(Duplicate):
+            queue.enqueue_many(data)
+        assert queue.count == 0
+        assert len(queue.enqueue_many(data[:2])) == 2 == queue.count
+
+
+def answer(x: int) -> int:
+    return x
+
+
+def connection_url(connection: Any) -> str:
+    options = connection.connection_pool.connection_kwargs
+    return f"redis://{options['host']}:{options['port']}"

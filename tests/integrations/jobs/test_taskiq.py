@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from taskiq import BrokerMessage, InMemoryBroker, SimpleRetryMiddleware, TaskiqDepends
+from taskiq.brokers.shared_broker import AsyncSharedBroker
 
 from dibs import AsyncDibs, Unavailable, UsageError
 from dibs.integrations.taskiq import unique
@@ -71,6 +72,27 @@ async def test_a_second_task_is_the_one_that_waits(broker: Server, key: str) -> 
         assert (await app.work.kicker().with_labels(delay=60).kiq(key=key)).task_id == first.task_id
         other = await app.work.kicker().with_labels(queue_name="nobody").kiq(key + "x")
         assert other.task_id != first.task_id
+
+
+async def test_one_task_of_taskiq_runs_and_one_waits(
+    broker: Server, control: JobControl, key: str, workers: list[Any]
+) -> None:
+    """Never two at once, also if the first is tried again; the second begins after its end."""
+    async with opened(broker) as app:
+        first = await app.alone.kiq(key)
+        await asyncio.to_thread(control.started, key)
+        second = await app.alone.kiq(key)
+        assert second.task_id != first.task_id
+        assert (await app.alone.kiq(key)).task_id == second.task_id
+        control.send(key, "retry")
+        assert (await asyncio.to_thread(control.started, key)).id == first.task_id
+        for each in range(3):
+            assert await ended(await app.plain.kiq(str(each))) == str(each)
+        assert control.runs(key) == [first.task_id] * 2
+        control.send(key)
+        assert (await asyncio.to_thread(control.started, key)).id == second.task_id
+        control.send(key)
+        assert [await ended(first), await ended(second)] == [key] * 2
 
 
 async def test_a_task_of_taskiq_is_unique_until_it_ends(
@@ -195,6 +217,40 @@ async def test_a_delivery_by_taskiq_that_meets_its_own_run_comes_again(broker: S
         await running
         await deliver(queue.sent[1])
         assert runs == ["a"] and len(queue.sent) == 2
+
+
+async def test_a_task_that_another_one_calls_is_not_guarded(broker: Server) -> None:
+    """Its key would be made of the arguments of that one."""
+    async with AsyncDibs(broker.url, namespace=uuid.uuid4().hex, budget=5) as dibs:
+        queue = InMemoryBroker(await_inplace=True)
+
+        @unique(dibs, "work:{key}")
+        @queue.task(task_name="work")
+        async def work(key: str) -> str:
+            return f"of {key}"
+
+        @queue.task(task_name="nightly")
+        async def nightly(day: str) -> str:
+            return await work("a")
+
+        async with dibs.hold("work:b", ttl=60), dibs.hold("work:a", ttl=60):
+            assert await ended(await nightly.kiq("b")) == "of a"
+
+
+async def test_a_task_of_a_shared_broker_frees_its_key(broker: Server) -> None:
+    """The broker that runs it is known only when it is sent."""
+    async with AsyncDibs(broker.url, namespace=uuid.uuid4().hex, budget=5) as dibs:
+        shared, queue = AsyncSharedBroker(), InMemoryBroker(await_inplace=True)
+        shared.default_broker(queue)
+
+        @unique(dibs, "work:{key}")
+        @shared.task(task_name="shared")  # all brokers of the process see it
+        async def work(key: str) -> str:
+            return key
+
+        sent = [await work.kiq("a") for _ in range(2)]
+        assert [await ended(each) for each in sent] == ["a", "a"]
+        assert sent[0].task_id != sent[1].task_id and await dibs.peek("work:a") is None
 
 
 @pytest.mark.parametrize("fault", ["at the end of a dependency", "while a retry is sent"])

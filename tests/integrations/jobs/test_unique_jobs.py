@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -49,7 +50,7 @@ def test_the_key_is_short_until_the_job_is_sent(own_server: Server) -> None:
     events: list[Event] = []
     with Dibs(own_server.url, budget=5, listeners=[events.append]) as dibs:
         jobs = jobs_of(dibs, lease=2, queued=100)
-        with jobs.queueing(KEY, "a", delay=50) as token:
+        with jobs.queueing(KEY, "a", delay=50) as (token, *_):
             begun = time.monotonic()
             eventually(lambda: time.monotonic() > begun + 3)
             assert 0 < remaining(own_server) <= 2
@@ -71,7 +72,7 @@ def test_a_worker_may_start_a_job_that_is_still_being_sent(own_server: Server) -
         Dibs(own_server.url, budget=5) as worker,
     ):
         jobs = jobs_of(worker, lease=2, queued=100)
-        with jobs_of(producer, lease=2, queued=100).queueing(KEY, "a") as token:
+        with jobs_of(producer, lease=2, queued=100).queueing(KEY, "a") as (token, *_):
             run = jobs.start(KEY, Job("a", token))
         assert 0 < remaining(own_server) <= 2
         with run:
@@ -178,7 +179,7 @@ def test_a_message_whose_run_has_ended_elsewhere_gives_its_claim_back(own_server
         jobs = jobs_of(dibs)
         with jobs.start(KEY, Job("a", None, 1, sent_by="x")):
             pass
-        with jobs.queueing(KEY, "a") as token:
+        with jobs.queueing(KEY, "a") as (token, *_):
             pass
         with pytest.raises(Duplicate):
             jobs.start(KEY, Job("a", token, 1, sent_by="x"))
@@ -207,11 +208,141 @@ def test_a_job_is_there_as_long_as_it_can_run(own_server: Server, can_run: bool)
             with pytest.raises(Duplicate), jobs.queueing(KEY, "b", 0.0, lambda _: True):
                 pass
         else:
-            with jobs.queueing(KEY, "b", 0.0, lambda entry: entry.note != "a") as token:
+            with jobs.queueing(KEY, "b", 0.0, lambda entry: entry.note != "a") as (token, *_):
                 pass
             with jobs.start(KEY, Job("b", token)):  # it runs: only its lease can end it
                 with pytest.raises(Duplicate), jobs.queueing(KEY, "c", 0.0, lambda _: False):
                     pass
+
+
+def test_so_many_jobs_with_one_key_are_there_and_no_more(own_server: Server) -> None:
+    """Sent with a claim or by name; the end of any of them makes room for another one."""
+    with Dibs(own_server.url, budget=5) as dibs:
+        jobs = jobs_of(dibs, limit=2)
+        with jobs.queueing(KEY, "a") as first:
+            pass
+        with jobs.start(KEY, Job("b", None, 0)) as named:
+            assert named.key != first.key
+            with pytest.raises(Duplicate) as caught, jobs.queueing(KEY, "c"):
+                pass
+            assert caught.value.note == "a"
+            with pytest.raises(Duplicate):
+                jobs.start(KEY, Job("c", None, 0))
+            token = named.hand_on()
+        with pytest.raises(Duplicate), jobs.queueing(KEY, "c"):
+            pass
+        with jobs.start(named.key, Job("b", token, 1, sent_by=named.sending)):
+            pass
+        with jobs.queueing(KEY, "c") as third:
+            assert third.key == named.key
+        with jobs.start(first.key, Job("a", first.token, 0)):
+            with jobs.start(third.key, Job("c", third.token, 0)):
+                pass
+        assert not own_server.client().keys("report:*")
+
+
+@pytest.mark.parametrize("limit", [0, 101, True, 1.5])
+def test_a_limit_of_jobs_is_a_number(limit: Any) -> None:
+    """From 1 to 100."""
+    with pytest.raises(UsageError, match="from 1 to 100"):
+        UniqueOptions(limit=limit)
+
+
+def test_a_turn_is_taken_by_one_job_and_kept_for_its_retry(own_server: Server) -> None:
+    """One that waits keeps its key; one that is revoked before its retry gives its turn back."""
+    with Dibs(own_server.url, budget=5) as dibs:
+        jobs = jobs_of(dibs, until="start", alone=True)
+        with jobs.queueing(KEY, "a") as (first, *_):
+            pass
+        with jobs.start(KEY, Job("a", first, 0)) as run:
+            with jobs.queueing(KEY, "b") as (second, *_):
+                pass
+            with pytest.raises(Duplicate) as caught:
+                jobs.start(KEY, Job("b", second, 0))
+            assert jobs.comes_again_in(caught.value, Job("b", second, 0)) == 1.0
+            with pytest.raises(Duplicate), jobs.queueing(KEY, "c"):
+                pass
+            token = run.hand_on()
+        with pytest.raises(Duplicate):
+            jobs.start(KEY, Job("b", second, 0))
+        assert jobs.give_back(KEY, str(token))
+        with jobs.start(KEY, Job("b", second, 0)):
+            pass
+        assert not own_server.client().keys("job:alone:*")
+
+
+@pytest.mark.parametrize("again", ["replace", "postpone"])
+def test_a_job_that_waits_is_replaced_by_a_newer_one(own_server: Server, again: Any) -> None:
+    """The older one is not run, whenever its message comes; one that runs is left alone."""
+    with Dibs(own_server.url, budget=5) as dibs, Dibs(own_server.url, budget=5) as worker:
+        jobs, workers = (jobs_of(each, until="start", again=again) for each in (dibs, worker))
+        with jobs.queueing(KEY, "a", 100.0) as older:
+            assert older.delay is None
+        with jobs.queueing(KEY, "b", 10.0) as newer:
+            assert newer.delay is not None
+            assert newer.delay == 10.0 if again == "postpone" else 90 < newer.delay <= 100
+        assert 3600 + newer.delay - 10 < remaining(own_server) <= 3600 + newer.delay
+        with pytest.raises(Duplicate) as caught:
+            workers.start(KEY, Job("a", older.token, 0))
+        assert caught.value.note == "b"
+        with workers.start(KEY, Job("b", newer.token, 0)):
+            with jobs.queueing(KEY, "c") as waiting:
+                assert waiting.delay is None
+            assert jobs.give_back(KEY, waiting.token)
+        with pytest.raises(Duplicate) as caught:
+            workers.start(KEY, Job("a", older.token, 0))
+        assert caught.value.note == "b", "it came after the end of the other one"
+
+
+def test_a_job_is_replaced_once_the_newer_one_is_sent(own_server: Server) -> None:
+    """If that cannot be sent, or its producer dies, the older one runs."""
+    with Dibs(own_server.url, budget=5) as dibs, Dibs(own_server.url, budget=5) as worker:
+        jobs = jobs_of(dibs, until="start", again="replace", lease=2)
+        workers = jobs_of(worker, until="start", again="replace", lease=2)
+        with jobs.queueing(KEY, "a") as older:
+            pass
+        with pytest.raises(ConnectionError), jobs.queueing(KEY, "b"):
+            entry = dibs.peek(KEY)
+            assert entry is not None and entry.note == "a", "as long as it is not sent"
+            raise ConnectionError
+        with workers.start(KEY, Job("a", older.token, 0)):
+            pass
+
+
+def test_a_job_that_is_being_sent_is_replaced_afterwards(own_server: Server) -> None:
+    """Two producers at once: the second waits until the first has sent its job."""
+    events: list[Event] = []
+    with (
+        Dibs(own_server.url, budget=5) as one,
+        Dibs(own_server.url, budget=5, listeners=[events.append]) as two,
+    ):
+        first = jobs_of(one, until="start", again="replace", lease=60)
+        second = jobs_of(two, until="start", again="replace", lease=60)
+        with ThreadPoolExecutor(1) as pool:
+            with first.queueing(KEY, "a"):
+                sent = pool.submit(lambda: second.queueing(KEY, "b").__enter__())
+                eventually(lambda: [each.kind for each in events].count("duplicate") > 2)
+                assert not sent.done()
+            assert sent.result(60).delay is not None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"again": "merge", "until": "start"}, {"again": "replace"},
+     {"again": "replace", "until": "start", "limit": 2},
+     {"again": "replace", "until": "start", "queued": 5}],
+)  # fmt: skip
+def test_again_goes_with_until_start(options: Any) -> None:
+    """While one runs the newest must be queued; what waits must be told from what starts."""
+    with pytest.raises(UsageError, match="again"):
+        UniqueOptions(**options)
+
+
+@pytest.mark.parametrize("until", ["end", 60])
+def test_alone_goes_with_until_start(until: Any) -> None:
+    """Otherwise no two jobs run at once anyway."""
+    with pytest.raises(UsageError, match='alone=True goes with until="start"'):
+        UniqueOptions(until=until, alone=True)
 
 
 def test_an_id_that_is_sent_again_is_another_run(own_server: Server) -> None:
@@ -219,7 +350,7 @@ def test_an_id_that_is_sent_again_is_another_run(own_server: Server) -> None:
     with Dibs(own_server.url, budget=5) as dibs:
         jobs = jobs_of(dibs)
         for _ in range(2):
-            with jobs.queueing(KEY, "nightly") as token:
+            with jobs.queueing(KEY, "nightly") as (token, *_):
                 pass
             with jobs.start(KEY, Job("nightly", token, 0)):
                 pass
@@ -244,6 +375,28 @@ def test_one_unique_on_two_jobs_needs_their_names_in_the_template(own_server: Se
 
 
 def own_task(task: str) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("template", "is_shared"),
+    [("{account}:mail", True), ("{account.id}:mail", True), ("{task}:mail", False), ("a", False)],
+)
+def test_two_jobs_with_the_same_keys_are_a_line_in_the_log(
+    own_server: Server, caplog: pytest.LogCaptureFixture, template: str, is_shared: bool
+) -> None:
+    """Each has its own `unique`, which may be what is wanted. A job may be declared twice."""
+    with Dibs(own_server.url) as dibs, Dibs(own_server.url, namespace="other:") as other:
+        for client, task, mine in [
+            (dibs, "invoice", "{account}:mail"),
+            (dibs, "invoice", "{account}:mail"),
+            (other, "reminder", template),
+            (dibs, "reminder", template),
+        ]:
+            assert not caplog.records
+            UniqueJobs(client, UniqueKey(mine, report, UniqueOptions(), task))
+        lines = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+        said = f"{template}: invoice and reminder have the same keys"
+        assert [each.startswith(said) for each in lines] == ([True] if is_shared else [])
 
 
 def test_mistakes_name_the_job(own_server: Server) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from dibs import AsyncDibs, Duplicate, LeaseLost, Unavailable
 from dibs.events import Event
 from dibs.integrations._async.jobs import AsyncRun, AsyncUniqueJobs
-from dibs.integrations._unique import RUN_NAME, Job, UniqueKey, UniqueOptions
+from dibs.integrations._unique import RUN_NAME, Job, UniqueKey, UniqueOptions, is_turn
 
 from ..faults import LATE, SECONDS, USUAL
 from ..system import BEGIN, CLOCK, Process
@@ -41,6 +41,8 @@ class Broker:
     def __init__(self, world: World) -> None:
         self._world = world
         self._queue: list[tuple[float, int, Message]] = []
+        self._unacknowledged: set[int] = set()
+        """The numbers of deliveries that a worker has."""
         self._sent = 0
 
     def send(self, message: Message, delay: float = 0.0) -> None:
@@ -49,17 +51,27 @@ class Broker:
         self._queue.append((CLOCK.now + delay, self._sent, message))
         self._queue.sort()
 
-    def take(self, process: Process) -> Message | None:
-        """The next message, for a worker in *process*; None: there is none now."""
+    def take(self, process: Process) -> tuple[int, Message] | None:
+        """The next delivery, for a worker in *process*: its number; None: there is none now."""
         if not self._queue or self._queue[0][0] > CLOCK.now:
             return None
-        message = self._queue.pop(0)[2]
-        self._world.later(_AGAIN, self._check, process, message)
-        return message
+        _, number, message = self._queue.pop(0)
+        self._unacknowledged.add(number)
+        self._world.later(_AGAIN, self._check, process, number, message)
+        return number, message
 
-    def _check(self, process: Process, message: Message) -> None:
+    def acknowledge(self, number: int) -> None:
+        """A worker is done with its delivery *number*."""
+        self._unacknowledged.discard(number)
+
+    def _check(self, process: Process, number: int, message: Message) -> None:
+        if number not in self._unacknowledged:
+            return
         if process.is_dead:
+            self.acknowledge(number)
             self.send(message)
+        else:
+            self._world.later(_AGAIN, self._check, process, number, message)
 
 
 class Execution:
@@ -88,9 +100,7 @@ class Jobs(Workload):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        until = self.random.choice(("end", "end", "start"))
-        lease = self.random.choice((1.0, 2.0))
-        self.unique = UniqueOptions(until=until, lease=lease, queued=60, on_outage="closed")
+        self.unique = self.options()
         self.broker = Broker(world)
         self.executions: list[Execution] = []
         self.sent: dict[str, float] = {}
@@ -101,6 +111,12 @@ class Jobs(Workload):
         self.repeats = self.random.choice((0.0, 0.2))
 
         self.current: dict[asyncio.Task[Any] | None, Execution] = {}
+
+    def options(self) -> UniqueOptions:
+        """How jobs are unique."""
+        until = self.random.choice(("end", "end", "start"))
+        lease = self.random.choice((1.0, 2.0))
+        return UniqueOptions(until=until, lease=lease, queued=60, on_outage="closed")
 
     def listeners(self, process: Process) -> list[Callable[[Event], object]]:
         def ends(event: Event) -> None:
@@ -117,11 +133,12 @@ class Jobs(Workload):
         jobs = AsyncUniqueJobs(dibs, UniqueKey("job:{number}", work, self.unique))
         producing = process.spawn(self._produce(process, jobs, random))
         while CLOCK.now < _END:
-            message = self.broker.take(process)
-            if message is None:
+            delivery = self.broker.take(process)
+            if delivery is None:
                 await asyncio.sleep(0.05)
             else:
-                await self._handle(process, jobs, message, random)
+                await self._handle(process, jobs, delivery[1], random)
+                self.broker.acknowledge(delivery[0])
         await producing
 
     # ---- producing
@@ -132,8 +149,8 @@ class Jobs(Workload):
             key = f"job:{random.randrange(2)}"
             job_id = f"{process.name}-{id_of(random)}-{number}"
             try:
-                async with jobs.queueing(key, job_id) as token:
-                    self.broker.send(Message(key, job_id, token))
+                async with jobs.queueing(key, job_id) as sending:
+                    self.broker.send(Message(sending.key, job_id, sending.token))
                     self.sent[job_id] = CLOCK.now
                 self.world.counts["queued"] += 1
             except (Duplicate, Unavailable, LeaseLost) as error:
@@ -151,7 +168,8 @@ class Jobs(Workload):
             run = await jobs.start(message.key, job)
         except Duplicate as error:
             self.world.counts["delivery refused"] += 1
-            if error.note in self.sent and error.note != message.job_id:
+            is_replaced = error.note in self.sent and error.note != message.job_id
+            if is_replaced and not is_turn(error):
                 self.replaced.setdefault(message.job_id, set()).add(error.note)
             delay = await self._again(jobs, error, job)
             if delay is not None:
@@ -200,7 +218,7 @@ class Jobs(Workload):
         for other in self.executions:
             if self.world.has_lost(other.began_at):
                 continue
-            if other.is_sure and other.message.key == message.key and self._is_until_end:
+            if other.is_sure and other.message.key == message.key and self._is_exclusive:
                 self.world.violate(f"{message.key}: {other.process} and {process} run at once")
             is_same = other.message[1:4:2] == message[1:4:2]
             if is_same and other.is_done:
@@ -208,8 +226,8 @@ class Jobs(Workload):
         self.executions.append(execution)
 
     @property
-    def _is_until_end(self) -> bool:
-        return not self.unique.is_over_at_start
+    def _is_exclusive(self) -> bool:
+        return self.unique.alone or not self.unique.is_over_at_start
 
     async def settled(self) -> None:
         """Every job that was accepted has been begun, and no claim is left of those that ended."""
@@ -232,6 +250,27 @@ class Jobs(Workload):
 
     def _is_queued(self, key: bytes) -> bool:
         return any(message.key.encode() == key for _, _, message in self.broker._queue)
+
+
+class AloneJobs(Jobs):
+    """One runs at a time, and one waits for it."""
+
+    name = "alone"
+
+    def options(self) -> UniqueOptions:
+        lease = self.random.choice((1.0, 2.0))
+        return UniqueOptions(until="start", alone=True, lease=lease, queued=60, on_outage="closed")
+
+
+class AgainJobs(Jobs):
+    """A job that waits is replaced by a newer one."""
+
+    name = "again"
+
+    def options(self) -> UniqueOptions:
+        lease, again = self.random.choice((1.0, 2.0)), self.random.choice(("replace", "postpone"))
+        terms = {"lease": lease, "queued": 60, "on_outage": "closed", "again": again}
+        return UniqueOptions(until="start", alone=self.random.random() < 0.5, **terms)
 
 
 def id_of(random: Random) -> str:

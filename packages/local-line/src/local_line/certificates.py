@@ -1,7 +1,9 @@
 """A certificate authority for one run: it signs one certificate, for LINE's hosts."""
 
 import os
+import re
 import ssl
+import struct
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -28,7 +30,8 @@ _SIGNS_CERTIFICATES = x509.KeyUsage(
 
 
 def issue(folder: Path) -> ssl.SSLContext:
-    """Writes `ca.pem` and `bundle.pem` there; returns what a server for LINE's hosts needs.
+    """Writes `ca.pem`, and the bundle in the forms of OpenSSL, Java and PHP; returns what a
+    server for LINE's hosts needs.
 
     The key of the authority is never written: nothing else can be signed by it.
     """
@@ -36,7 +39,10 @@ def issue(folder: Path) -> ssl.SSLContext:
     ca = _signed("local-line", authority.public_key(), "local-line", authority, is_authority=True)
     leaf = _signed(HOSTS[0], server.public_key(), "local-line", authority, is_authority=False)
     (folder / "ca.pem").write_bytes(_pem(ca))
-    (folder / "bundle.pem").write_bytes(_usual_authorities() + b"\n" + _pem(ca))
+    bundle = folder / "bundle.pem"
+    bundle.write_bytes(_usual_authorities() + b"\n" + _pem(ca))
+    (folder / "bundle.jks").write_bytes(_java_store(bundle.read_text("latin-1")))
+    (folder / "bundle.ini").write_text(f'curl.cainfo="{bundle}"\nopenssl.cafile="{bundle}"\n')
     secret = folder / "server.pem"
     secret.touch(mode=0o600)
     secret.write_bytes(_key_pem(server) + _pem(leaf))
@@ -92,6 +98,22 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
+
+
+def _java_store(bundle: str) -> bytes:
+    """A JKS file of them, which Java reads without a password.
+
+    Written by hand, so that no certificate is parsed: some of a system are not well-formed, and
+    the comments between them are in any encoding.
+    """
+    ends = ssl.PEM_HEADER, ssl.PEM_FOOTER
+    texts = re.findall(f"{ends[0]}.*?{ends[1]}", bundle, re.DOTALL)
+    entries: list[bytes] = []
+    for number, text in enumerate(texts):
+        der, alias = ssl.PEM_cert_to_DER_cert(text), b"%d" % number
+        head = struct.pack(">IH", 2, len(alias)) + alias + struct.pack(">QH", 0, 5) + b"X.509"
+        entries.append(head + struct.pack(">I", len(der)) + der)
+    return struct.pack(">III", 0xFEEDFEED, 2, len(entries)) + b"".join(entries)
 
 
 def _usual_authorities() -> bytes:

@@ -68,7 +68,7 @@ def _object(known: dict[str, Check], *required: str) -> Check:
             yield Finding(path, "invalid property")
             return
         for name in required:
-            if name not in value:
+            if value.get(name) is None:
                 yield Finding((*path, name), "must be specified")
         for name, part in value.items():
             if name not in known:
@@ -167,7 +167,7 @@ _box_frame = _object(
 
 def _box(value: Any, path: Path) -> Findings:
     yield from _box_frame(value, path)
-    if "contents" in value:
+    if value.get("contents") is not None:
         yield from _contents(value["contents"], (*path, "contents"), value.get("layout"))
 
 
@@ -192,7 +192,7 @@ _text_frame = _object(
 
 def _text(value: Any, path: Path) -> Findings:
     yield from _text_frame(value, path)
-    if not value.get("contents") and "text" not in value:
+    if not value.get("contents") and value.get("text") is None:
         yield Finding((*path, "text"), "must be specified")
 
 
@@ -279,7 +279,7 @@ _bubble_frame = _object(
 
 def _bubble(value: Any, path: Path) -> Findings:
     yield from _bubble_frame(value, path)
-    if not any(block in value for block in _BLOCKS):
+    if not any(value.get(block) for block in _BLOCKS):
         yield Finding(path, "at least one block must be specified")
     yield from _not_larger(value, path, BUBBLE_BYTES)
 
@@ -291,8 +291,8 @@ def _carousel(value: Any, path: Path) -> Findings:
         return
     for index, bubble in enumerate(bubbles):
         yield from _container(bubble, (*path, "contents", index), _BUBBLE_ONLY)
-    sizes = {bubble.get("size", "mega") for bubble in bubbles if isinstance(bubble, dict)}
-    if len(sizes) > 1:
+    sizes = [bubble.get("size", "mega") for bubble in bubbles if isinstance(bubble, dict)]
+    if any(size != sizes[0] for size in sizes):
         yield Finding((*path, "contents"), "all bubbles must have the same size")
     yield from _not_larger(value, path, CAROUSEL_BYTES)
 
@@ -309,7 +309,7 @@ _CONTAINERS: dict[str, Check] = {"bubble": _bubble, "carousel": _carousel}
 
 def _container(value: Any, path: Path, kinds: dict[str, Check]) -> Findings:
     kind = value.get("type") if isinstance(value, dict) else None
-    if kind not in kinds:
+    if not isinstance(kind, str) or kind not in kinds:
         yield Finding((*path, "type"), "invalid property")
     else:
         yield from kinds[kind](value, path)

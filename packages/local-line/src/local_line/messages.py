@@ -62,6 +62,22 @@ def _words(**optional: Check) -> Check:
     return check
 
 
+def _text(value: Any, path: Path) -> Findings:
+    yield from _words(emojis=_emojis)(value, path)
+    words, emojis = value.get("text"), value.get("emojis")
+    if isinstance(words, str) and isinstance(emojis, list):
+        yield from _placeholders(words, emojis, (*path, "emojis"))
+
+
+def _placeholders(words: str, emojis: list[Any], path: Path) -> Findings:
+    """Each emoji stands in the place of a `$`; LINE counts places in UTF-16 units."""
+    units = words.encode("utf-16-le", "surrogatepass")
+    for place, emoji in enumerate(emojis):
+        index = emoji.get("index") if isinstance(emoji, dict) else None
+        if type(index) is int and units[2 * index : 2 * index + 2] != b"$\0":
+            yield Finding((*path, place, "index"), "must be the place of a $ in the text")
+
+
 # ---- templates
 
 
@@ -100,7 +116,8 @@ def _carousel(value: Any, path: Path) -> Findings:
     yield from fields({"columns": listed(_column, least=1, most=10)}, _LOOK)(value, path)
     columns = value.get("columns")
     cards = columns if isinstance(columns, list) else []
-    if len({len(card.get("actions") or ()) for card in cards if isinstance(card, dict)}) > 1:
+    actions = [card.get("actions") for card in cards if isinstance(card, dict)]
+    if len({len(each) for each in actions if isinstance(each, list)}) > 1:
         yield Finding((*path, "columns"), "the number of actions must be the same for all columns")
 
 
@@ -120,7 +137,7 @@ _TEMPLATES: dict[str, Check] = {
 
 _media = {"originalContentUrl": _https}
 _KINDS: dict[str, Check] = {
-    "text": _words(emojis=_emojis),
+    "text": _text,
     "textV2": _words(substitution=values(by_type(_substitutes))),
     "sticker": fields({"packageId": text(20), "stickerId": text(20)}, {"quoteToken": text(300)}),
     "image": fields(_media | {"previewImageUrl": _https}, {}),
@@ -171,6 +188,17 @@ def check_messages(body: dict[str, Any]) -> list[dict[str, Any]]:
     for refusal in _flex_refusals(messages):
         raise refusal
     return messages
+
+
+def mistakes_in(messages: Any) -> Iterator[tuple[Path, Detail]]:
+    """All that is wrong with the messages of a request: where, and as LINE names it."""
+    for each in _messages(messages, ("messages",)):
+        yield each.path, Detail(each.dotted, each.message)
+    for index, message in enumerate(messages if isinstance(messages, list) else ()):
+        if isinstance(message, dict) and message.get("type") == "flex" and "contents" in message:
+            for each in check_container(message["contents"]):
+                path = ("messages", index, "contents", *each.path)
+                yield path, Detail(each.pointer, each.message)
 
 
 def _flex_refusals(messages: list[dict[str, Any]]) -> Iterator[Refusal]:

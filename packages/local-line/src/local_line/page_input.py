@@ -1,5 +1,6 @@
 """What the chat page asks for, checked: nothing is believed because a browser has sent it."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,16 @@ class PageInput:
     is_standby: bool
     is_redelivered: bool
     facts: dict[str, Any]
+
+
+def parsed(data: bytes) -> Any:
+    """A JSON text. 400: it is none."""
+    try:
+        body = json.loads(data)
+        json.dumps(body, ensure_ascii=False).encode()  # half a character cannot be sent on
+        return body
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "The body must be JSON.") from None
 
 
 def read(body: Any) -> PageInput:

@@ -1,6 +1,7 @@
 """The chat page: phones in the browser, and a look at what goes over the wire.
 
 GET  /chat/                  the page; with it, a visitor has three people with phones
+GET  /chat/pad, /chat/menus  the pages beside it; `workbench` has what they ask for
 GET  /chat/api/events?as=    Server-Sent Events: `state` (all of it), then what happens
 POST /chat/api/{verb}        what a person does: 202, its webhook has left · 400 · 409
 POST /chat/api/upload?input=  a file that a person sends, as the body
@@ -16,7 +17,6 @@ import re
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -35,6 +35,7 @@ from .platform import Platform
 from .refusals import Refusal
 from .streams import Stream
 from .visitors import NAMES, Phone, Visitor
+from .workbench import Workbench
 
 STATIC = Path(__file__).with_name("static")
 COOKIE = "local_line"
@@ -91,6 +92,9 @@ class ChatPanel:
         """What the panel answers, below its own path."""
         return [
             Route("/", self.page, methods=["GET"]),
+            Route("/pad", self.pad, methods=["GET"]),
+            Route("/menus", self.menus, methods=["GET"]),
+            *Workbench(self.platform, self.visitor).routes,
             Mount("/static", StaticFiles(directory=STATIC)),
             Route("/api/events", self.watch, methods=["GET"]),
             Route("/api/menu/{menu_id}", self.picture, methods=["GET"]),
@@ -110,8 +114,19 @@ class ChatPanel:
     # ---- what a browser draws
 
     async def page(self, request: Request) -> Response:
-        """The page."""
-        return self.welcome(request, FileResponse(STATIC / "chat.html", headers=_HEADERS))
+        """The phones."""
+        return self._html(request, "chat.html")
+
+    async def pad(self, request: Request) -> Response:
+        """Where messages are pasted, drawn and checked."""
+        return self._html(request, "pad.html")
+
+    async def menus(self, request: Request) -> Response:
+        """All rich menus."""
+        return self._html(request, "menus.html")
+
+    def _html(self, request: Request, name: str) -> Response:
+        return self.welcome(request, FileResponse(STATIC / name, headers=_HEADERS))
 
     def welcome(self, request: Request, response: Response) -> Response:
         """*response*, which gives a new visitor a cookie. Links from other sites bring it, too."""
@@ -158,7 +173,7 @@ class ChatPanel:
     async def act(self, request: Request) -> Response:
         """A webhook leaves for it at once; the stream tells what becomes of it."""
         visitor = self.visitor(request)
-        given = page_input.read(await _body(request))
+        given = page_input.read(page_input.parsed(await request.body() or b"{}"))
         verb, phone = request.path_params["verb"], visitor.phones[given.person]
         if verb == "login":
             login = self.platform.log_in(phone.private)
@@ -178,7 +193,7 @@ class ChatPanel:
     async def upload(self, request: Request) -> Response:
         """A file is sent: its name and type come with it, and *input* says by whom and where."""
         visitor = self.visitor(request)
-        given = page_input.read(_parsed(request.query_params.get("input", "{}").encode()))
+        given = page_input.read(page_input.parsed(request.query_params.get("input", "{}").encode()))
         phone = visitor.phones[given.person]
         self._find_bot()
         self._check_friendship(phone, given)
@@ -298,8 +313,17 @@ class ChatPanel:
 
     def _chat(self, chat_id: str) -> Json:
         chat = self.platform.chats.open(chat_id)
-        loading = chat.loading(self.platform.clock())
-        return {"entries": [entry.json() for entry in chat.entries], "loading": loading}
+        entries = [self._drawn(entry.json()) for entry in chat.entries]
+        return {"entries": entries, "loading": chat.loading(self.platform.clock())}
+
+    def _drawn(self, entry: Json) -> Json:
+        """An entry with what is to be looked up for it: its coupon, and the names of mentions."""
+        parts = entry["message"].get("substitution", {}).values()
+        ids = {part["mentionee"].get("userId") for part in parts if part["type"] == "mention"}
+        people = [person for id in ids if id and (person := self.platform.accounts.find(id))]
+        names = {person.user_id: person.name for person in people}
+        coupon = self.platform.coupons.get(entry["message"].get("couponId"))
+        return entry | ({"names": names} if names else {}) | ({"coupon": coupon} if coupon else {})
 
     # ---- the stream
 
@@ -343,6 +367,7 @@ class ChatPanel:
         if news.kind in _OF_ONE_CHAT and news.chat_id is not None and chat is None:
             return ""
         facts = self._menu(phone) if news.kind == "menu" else news.facts
+        facts = self._drawn(facts) if news.kind == "entry" else facts
         return _sse(news.kind, facts | {"chat": chat})
 
 
@@ -353,19 +378,6 @@ def _file(data: bytes, media_type: str) -> Response:
         media_type = "application/octet-stream"
         headers |= {"Content-Disposition": "attachment"}
     return Response(data, media_type=media_type, headers=headers)
-
-
-async def _body(request: Request) -> Any:
-    return _parsed(await request.body() or b"{}")
-
-
-def _parsed(data: bytes) -> Any:
-    try:
-        body = json.loads(data)
-        json.dumps(body, ensure_ascii=False).encode()  # half a character cannot be sent on
-        return body
-    except (ValueError, RecursionError):
-        raise HTTPException(400, "The body must be JSON.") from None
 
 
 def _sse(kind: str, message: Json) -> str:

@@ -5,25 +5,37 @@ Its environment leads LINE's hosts here; nothing outside of that process and its
 
 import asyncio
 import os
+import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
 
 from .certificates import HOSTS, issue
 from .local import LocalLine
 from .proxy import Ports, proxied
 
 PATHS = ("/callback", "/webhook", "/", "/linewebhook", "/line/webhook", "/api/webhook", "/line",
-         "/api/line/webhook", "/bot", "/webhooks/line")  # fmt: skip
+         "/api/line/webhook", "/bot", "/webhooks/line", "/line/callback", "/api/callback",
+         "/callback/", "/webhook/", "/callback.php", "/webhook.php", "/bot.php")  # fmt: skip
 """Where bots listen; the first that takes a signed webhook without events is it."""
-SECRETS = ("LINE_CHANNEL_SECRET", "CHANNEL_SECRET", "LINE_SECRET")
-TOKENS = ("LINE_CHANNEL_ACCESS_TOKEN", "CHANNEL_ACCESS_TOKEN", "LINE_ACCESS_TOKEN")
+_PREFIXES = ("LINE_", "", "LINE_BOT_", "LINEBOT_")
+SECRETS = (*(f"{each}CHANNEL_SECRET" for each in _PREFIXES), "LINE_SECRET", "ChannelSecret")
+TOKENS = (
+    *(f"{each}CHANNEL_{kind}" for each in _PREFIXES for kind in ("ACCESS_TOKEN", "TOKEN")),
+    "LINE_CHANNEL_ACCESSTOKEN", "LINE_ACCESS_TOKEN", "LINE_TOKEN", "ChannelAccessToken",
+)  # fmt: skip
+"""As LINE's examples in Go, PHP, Ruby, Node and Python call them, and published bots."""
 _HOOKS = Path(__file__).parent / "hooks"
 _LOOK = 0.3
 """Seconds between two looks at the ports of the program."""
+_LONGEST_LOOK = 5.0
+"""The same, while none of them takes a webhook: each look is in the bot's log."""
+_GRACE = 5.0
+"""Seconds that the program has to end, before it is killed."""
 
 
 async def run_program(line: LocalLine, command: Sequence[str], *, finds_webhook: bool) -> int:
@@ -44,19 +56,31 @@ def environment(
     proxy, bundle = f"http://127.0.0.1:{ports.proxy}", str(folder / "bundle.pem")
     made = dict.fromkeys(SECRETS, line.channel.secret)
     made |= dict.fromkeys(TOKENS, line.channel.access_token)
-    made |= {"PORT": str(_free_port())}
-    node = f'--require "{_HOOKS / "node.cjs"}"'
+    made |= {"PORT": str(free_port())}
+    java = (
+        f"-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort={ports.proxy}"
+        f" -Djavax.net.ssl.trustStore={folder}/bundle.jks -Djavax.net.ssl.trustStoreType=JKS"
+    )
     changed = {
         "HTTPS_PROXY": proxy, "https_proxy": proxy, "SSL_CERT_FILE": bundle,
         "REQUESTS_CA_BUNDLE": bundle, "CURL_CA_BUNDLE": bundle,
         "NODE_EXTRA_CA_CERTS": str(folder / "ca.pem"), "LOCAL_LINE_CA": str(folder / "ca.pem"),
         "LOCAL_LINE_HOSTS": " ".join(HOSTS), "LOCAL_LINE_TLS_PORT": str(ports.tls),
-        "NODE_OPTIONS": f"{usual.get('NODE_OPTIONS', '')} {node}".strip(),
-        "PYTHONPATH": os.pathsep.join(
-            [str(_HOOKS / "python"), *filter(None, [usual.get("PYTHONPATH")])]
-        ),
     }  # fmt: skip
-    return made | dict(usual) | changed
+    added = {
+        "NODE_OPTIONS": (" ", f'--require "{_HOOKS / "node.cjs"}"'),
+        "PYTHONPATH": (os.pathsep, str(_HOOKS / "python")),
+        "RUBYLIB": (os.pathsep, str(_HOOKS / "ruby")),
+        "RUBYOPT": (" ", "-rlocal_line_hosts"),
+        "JAVA_TOOL_OPTIONS": (" ", java),
+    }
+    joined = {
+        name: between.join(filter(None, [text, usual.get(name)]))
+        for name, (between, text) in added.items()
+    }
+    # An empty part is where PHP looks anyway.
+    joined["PHP_INI_SCAN_DIR"] = os.pathsep.join([usual.get("PHP_INI_SCAN_DIR", ""), str(folder)])
+    return made | dict(usual) | changed | joined
 
 
 async def _watch(
@@ -72,31 +96,62 @@ async def _watch(
         looking.cancel()
         await asyncio.wait([looking])
         if process.returncode is None:
-            process.terminate()
-            await process.wait()
+            await _end(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """That program, and what it has started: `go run` and reloaders do not end it themselves."""
+    family = _family(process.pid) if sys.platform == "linux" else {process.pid}
+    _signal(family, signal.SIGTERM)
+    try:
+        await asyncio.wait_for(process.wait(), _GRACE)
+    except TimeoutError:
+        _signal(family, signal.SIGKILL)
+        await process.wait()
+
+
+def _signal(pids: Collection[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 async def _follow(line: LocalLine, pid: int, usual: int) -> None:
-    """The webhook is where the program listens, also after it has restarted itself."""
-    current: int | None = None
+    """The webhook is where the program listens, also after it has restarted itself.
+
+    A bot that sets its webhook names its address on the internet: of that the path counts.
+    """
+    found, refused, pause = "", set[int](), _LOOK
     while True:
         ports = await asyncio.to_thread(listening, pid, usual)
-        if current not in ports:
-            current = None
-            for port in ports:
-                if url := await _webhook_at(line, port):
-                    current, line.webhook_url = port, url
-                    print(f"local-line: the bot is at {url}", file=sys.stderr, flush=True)
-                    break
-        await asyncio.sleep(_LOOK)
+        if line.webhook_url != found or urlsplit(found).port not in ports:
+            found = await _first_webhook(line, ports)
+            line.webhook_url = found or line.webhook_url
+            _report(found, set(ports) - refused)
+            refused |= set(ports)
+        pause = _LOOK if found or not ports else min(2 * pause, _LONGEST_LOOK)
+        await asyncio.sleep(pause)
 
 
-async def _webhook_at(line: LocalLine, port: int) -> str | None:
-    for path in PATHS:
-        url = f"http://127.0.0.1:{port}{path}"
-        if (await line.verify(url)).is_ok:
-            return url
-    return None
+async def _first_webhook(line: LocalLine, ports: Sequence[int]) -> str:
+    """The address of the first that takes a signed webhook without events; or nothing."""
+    path = urlsplit(line.webhook_url).path
+    for port in ports:
+        for each in dict.fromkeys([path or PATHS[0], *PATHS]):
+            url = f"http://127.0.0.1:{port}{each}"
+            if (await line.verify(url)).is_ok:
+                return url
+    return ""
+
+
+def _report(found: str, refused: Collection[int]) -> None:
+    if found:
+        print(f"local-line: the bot is at {found}", file=sys.stderr, flush=True)
+        return
+    for port in sorted(refused):
+        address = f"--webhook http://127.0.0.1:{port}/…"
+        words = f"no webhook at the usual paths of port {port}; if it is the bot's, {address}"
+        print(f"local-line: {words}", file=sys.stderr, flush=True)
 
 
 def listening(pid: int, usual: int) -> list[int]:
@@ -150,7 +205,8 @@ def _listeners() -> list[tuple[str, int]]:
     return found
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """One at which nothing listens now."""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

@@ -4,17 +4,17 @@
 -- ARGV[4] "0"; "1": load even though it is fresh; else the first line of a value that counts as none
 -- ARGV[5] the mark: "a load is under way", by this token
 -- ARGV[6] life of the mark in ms                      ARGV[7] the longest time that a load may take, ms
--- => {value, ms left, 0}   fresh, or somebody else is loading (value false: there is none)
+-- => {value, ms left, 0}   fresh, or another process is loading (value false: there is none)
 -- => {value, ms left, 1, lock}  you load it (again, if this is a repeated request), with this lock:
 --                          the token and the server's time, which only this execution knows
--- => {value, ms left, 2}   an old value; a load has just failed, and nobody tries again for a while
+-- => {value, ms left, 2}   an old value; a load has just failed, and no process tries again for a while
 -- => {value, 0, 0}         the key is held by a lease or a claim
 -- Where there is no value, or only a failure that is over, the mark takes its place. A value that may
 -- end during the load is put behind the mark: "<mark> <life of the mark>\n<value>", and lives on for
--- its own time. So something stands there until the load is stored, and a plain DEL, by whomever,
+-- its own time. So something stands there until the load is stored, and a plain DEL of any client
 -- is noticed. Where nothing stands there, a repeated request takes another lock: a copy of it that comes
 -- late does not bring back what the load before it has lost. Never changes another value, never touches a lease or a claim, never takes a lock that
--- somebody has.
+-- is held.
 if redis.replicate_commands then
   redis.replicate_commands()
 end

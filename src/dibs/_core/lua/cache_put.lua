@@ -1,4 +1,4 @@
--- cache_put.lua: keep a value that was not loaded, in place of whatever is there.
+-- cache_put.lua: store a value that was not loaded, in place of the old one.
 -- KEYS[1] the value   KEYS[2] its lock, in the same slot
 -- ARGV[1] the value, framed                           ARGV[2] its life in ms
 -- => 1 kept   0 the key is held by a lease or a claim

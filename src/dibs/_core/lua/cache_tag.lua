@@ -3,7 +3,7 @@
 -- ARGV[2] how long it has to live from now on, at least, in ms
 -- => the version   0 the key is something else: a lease, a claim, a value
 -- A version ends with the server's time: a copy of the request that comes late, after the tag was
--- invalidated, does not bring back the version before. Never changes what is there; a version lives on.
+-- invalidated, does not bring back the version before. Never changes a stored version; a version lives on.
 if redis.replicate_commands then
   redis.replicate_commands()
 end

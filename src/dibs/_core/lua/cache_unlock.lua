@@ -1,6 +1,6 @@
--- cache_unlock.lua: the load came to nothing: let somebody else try.
+-- cache_unlock.lua: the load failed: let another process try.
 -- KEYS[1] the value   KEYS[2] its lock, in the same slot
--- ARGV[1] token, with which the lock begins   ARGV[2] the mark of this load   ARGV[3] how long nobody is to try again, in ms
+-- ARGV[1] token, with which the lock begins   ARGV[2] the mark of this load   ARGV[3] how long no process is to try again, in ms
 -- => 1 the lock is free   0 it was not (or no longer) yours
 -- A value that was put behind the mark is put back, for the rest of its life.
 -- Never touches a value, another's mark or another's lock.

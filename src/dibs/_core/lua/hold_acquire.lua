@@ -2,7 +2,7 @@
 -- KEYS[1] the key   ARGV[1] token   ARGV[2] ttl in milliseconds
 -- => false (nil)    taken, it is yours
 -- => the value      who has it; equal to the token: it was yours already (a repeated request)
--- Never changes a key that somebody has, not even its ttl.
+-- Never changes a key that is held, not even its ttl.
 local value = redis.call('GET', KEYS[1])
 if value then
   return value

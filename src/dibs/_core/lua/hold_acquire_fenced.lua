@@ -5,7 +5,7 @@
 -- => {value, 0}     who has it
 -- The fence is the server's clock in microseconds, or the last fence plus one, whichever is
 -- greater. So a counter may expire: a later fence starts above it, unless the server's clock is
--- set back by more than the counter's life. Never changes a key that somebody has.
+-- set back by more than the counter's life. Never changes a key that is held.
 local value = redis.call('GET', KEYS[1])
 local last = tonumber(redis.call('GET', KEYS[2]) or '0')
 if value == ARGV[1] then

@@ -22,7 +22,7 @@ local taken = redis.call('ZCARD', KEYS[1])
 local greatest = 0
 if taken > 0 then
   local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
-  if not string.find(last[1], '^%x+%-%x+@') then
+  if not string.find(last[1], '^%x+%-%x+[~%d]*@') then
     return redis.error_reply('WRONGTYPE the key is a sorted set of another program')
   end
   greatest = tonumber(last[2])

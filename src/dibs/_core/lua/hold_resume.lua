@@ -5,8 +5,8 @@
 -- ARGV[6] only to undo it, with the two secrets exchanged: anything
 -- => {value, 1, fence}  continued: the value that the key has now; fence 0 where none was asked for
 --                       (a repeated request gets the same answer)
--- => {value, 0, ttl}    not yours: the value that is there, and its PTTL
--- => {false, 0, -2}     nobody has the key
+-- => {value, 0, ttl}    not yours: the current value, and its PTTL
+-- => {false, 0, -2}     the key is free
 -- The token is worth nothing afterwards: of several that continue with it, one succeeds.
 -- Behind the new secret, after a "~", is the PTTL that the key had; who undoes it restores that.
 -- Never takes a free key and never touches another holder's.

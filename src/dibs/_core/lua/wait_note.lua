@@ -3,7 +3,7 @@
 --         in ms of the server's clock; in the slot of the key that is waited for
 -- ARGV[1] the note   ARGV[2] how long it is kept, ms   ARGV[3] how many notes there may be
 -- => 1 noted   0 not noted: there are too many
--- Removes notes that have expired; the key expires with the last of them. Nobody decides by it.
+-- Removes notes that have expired; the key expires with the last of them. Nothing is decided by it.
 -- Never touches the key that is waited for.
 if redis.replicate_commands then
   redis.replicate_commands()

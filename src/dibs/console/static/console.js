@@ -2,7 +2,7 @@
 
 import { $, clock, write } from "./dom.js";
 import { drawFacts } from "./facts.js";
-import { drawProcess } from "./process.js";
+import { drawProcess, letListsScroll } from "./process.js";
 import { drawServer, onView, tickServer, view } from "./server.js";
 
 const POLL = 2000;
@@ -72,7 +72,7 @@ async function ask() {
   try {
     const answer = await fetch(`api/state?${view()}`, { cache: "no-store" });
     if (answer.ok && mine === asking) draw(await answer.json());
-    else if (answer.status === 403) say("You may not see this page any more.");
+    else if (answer.status === 403) say("You may no longer see this page.");
   } catch {
     // No answer: the timer above says so.
   }
@@ -81,7 +81,7 @@ async function ask() {
 
 onView(connect);
 
-// A page that nobody looks at asks nothing.
+// A hidden page asks nothing.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) {
     stream?.close();
@@ -105,6 +105,7 @@ function turn(focus) {
     else link.removeAttribute("aria-current");
   }
   document.title = `dibs – ${$(`${name}-title`).textContent}`;
+  letListsScroll();
   if (focus) $(`${name}-title`).focus();
 }
 

@@ -8,13 +8,13 @@ export function el(tag, properties = {}, ...children) {
   return made;
 }
 
-// Only what has changed is written: whoever selects text or listens is not disturbed.
+// Only what has changed is written: it must not disturb a selection or a screen reader.
 export function write(node, text) {
   const shown = visible(String(text));
   if (node.textContent !== shown) node.textContent = shown;
 }
 
-// A key may hold marks that turn the direction of what follows, or characters that nobody sees.
+// A key may hold marks that turn the direction of what follows, or invisible characters.
 function visible(text) {
   return text.replace(/[\p{Cc}\p{Zl}\p{Zp}\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]/gu, (each) => {
     const code = each.codePointAt(0).toString(16); // as the command line writes it

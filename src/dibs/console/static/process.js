@@ -9,10 +9,11 @@ export function drawProcess(process, at) {
   drawTiles(process);
   drawOutages(process.outages, at);
   lines($("held"), process.held, process.held_count, "Nothing is held here.", (each) => [each.key, `${each.claim ? "claim" : "lease"}, held for ${long(each.held)}, ${each.renewed ? "renewed" : `${long(each.remaining)} left`}`]);
-  lines($("waiting"), process.waited_for, process.waited_for.length, "Nobody waits.", (each) => [each.key, `${many(each.count, "waiter")}${each.holder ? `; ${each.holder} has it, ${long(each.remaining)} left` : ""}`]);
+  lines($("waiting"), process.waited_for, process.waited_for.length, "There are no waiters.", (each) => [each.key, `${many(each.count, "waiter")}${each.holder ? `; ${each.holder} has it, ${long(each.remaining)} left` : ""}`]);
   lines($("loading"), process.loading, process.load_count, "Nothing is being loaded.", (each) => [each, ""]);
   drawHolds(process.templates);
   drawCaches(process.templates);
+  letListsScroll();
 }
 
 // ---- tiles
@@ -76,7 +77,11 @@ function lines(list, items, count, none, say) {
     write(list.children[place].children[0], key);
     write(list.children[place].children[1], fact);
   });
-  list.tabIndex = list.scrollHeight > list.clientHeight ? 0 : -1; // scrolled with the arrow keys
+}
+
+// What is longer than its place is scrolled with the arrow keys. A page that is hidden has no places.
+export function letListsScroll() {
+  for (const list of document.querySelectorAll(".lines")) list.tabIndex = list.scrollHeight > list.clientHeight ? 0 : -1;
 }
 
 // ---- figures

@@ -3,7 +3,7 @@
 import { $, bytes, el, long, many, number, seconds, write } from "./dom.js";
 
 const GROUPS = {
-  leases: ["lease", "leases", "Nobody holds a key."],
+  leases: ["lease", "leases", "No key is held."],
   permits: ["key with permits", "keys with permits", "No key is held by several at once."],
   claims: ["claim", "claims", "There is no claim."],
   loads: ["load", "loads", "No value is being loaded."],
@@ -68,7 +68,7 @@ export function drawServer(state) {
   write($("as-of"), asOf(sweep, page, state.namespace));
   if (page.group !== wanted.group || page.order !== wanted.order || page.text !== wanted.text) return;
   wanted.page = page.page;
-  drawRows(page);
+  drawRows(page, sweep);
   drawPager(page);
 }
 
@@ -78,12 +78,12 @@ function asOf(sweep, page, namespace) {
   const parts = [`All ${where}, of every process: ${read}.`];
   if (sweep.cut) parts.push("There are more keys than one reading looks at.");
   if (sweep.unreachable.length) parts.push(`Not read, because they do not answer: ${sweep.unreachable.join(", ")}.`);
-  if (!page.searched) parts.push("Looking through all of them …");
+  if (!page.searched && !sweep.cut) parts.push(`Looking through all of them${sweep.reading ? `: ${number(sweep.reading)} so far` : ""} …`);
   if (page.listed < page.matching) parts.push(`The first ${number(page.listed)} of ${number(page.matching)} ${GROUPS[page.group][1]} are listed, in this order.`);
   return parts.join(" ");
 }
 
-function drawRows(page) {
+function drawRows(page, sweep) {
   const ids = new Set(page.rows.map((row) => row.id));
   for (const [id, row] of drawn) {
     if (!ids.has(id)) {
@@ -100,7 +100,7 @@ function drawRows(page) {
   $("table").classList.toggle("no-age", page.rows.every((row) => row.age === null));
   $("table").hidden = page.rows.length === 0;
   $("empty").hidden = page.rows.length > 0;
-  write($("empty"), page.text ? page.searched ? `Nothing contains “${page.text}”.` : `Looking for “${page.text}” …` : GROUPS[page.group][2]);
+  write($("empty"), page.text ? page.searched ? `Nothing contains “${page.text}”.` : sweep.cut || sweep.unreachable.length ? `Nothing that was read contains “${page.text}”.` : `Looking for “${page.text}” …` : GROUPS[page.group][2]);
   tickServer();
 }
 
@@ -183,7 +183,7 @@ function fillButton(place, facts, holding) {
   const { seen, holder } = holding;
   if (!may.release || !seen) return place.replaceChildren();
   const button = place.firstChild ?? el("button", { type: "button", className: "small" }, "Release …");
-  button.setAttribute("aria-label", `Release ${facts.key}, held by ${holder ?? "nobody known"}`);
+  button.setAttribute("aria-label", `Release ${facts.key}, held by ${holder ?? "an unknown process"}`);
   button.onclick = () => release(facts, holding);
   if (!button.parentElement) place.append(button);
 }
@@ -214,14 +214,14 @@ async function why(id, from) {
 // ---- releasing: asks twice, and names what was seen
 
 async function release(facts, { seen, holder, remaining }) {
-  const who = holder ?? "somebody";
+  const who = holder ?? "an unknown process";
   const next = facts.kind === "permits" ? "The next caller gets this permit at once: then one more works than the limit allows." : "The next caller gets the key at once: then two work at the same time.";
   const first = await ask(`Release ${facts.key}?`, [
     facts.kind === "done" ? "This submission was done. Without its record, the next one with the same key is done again." : `${who} has it${remaining === null ? "" : `, for ${long(remaining)} more at most`}, and may still be at work.`,
     facts.kind === "done" ? "" : `${next} The holder learns of it when it renews or ends. If its process is gone, nothing is lost.`,
   ], "Go on");
   if (!first) return;
-  const second = await ask("Are you sure?", [`${facts.key} is released now, if ${facts.kind === "done" ? "it is" : `${who} has it`} still as you have seen it. Somebody who came after is not touched. This cannot be undone.`], facts.kind === "done" ? "Delete the record" : `Release it from ${who}`);
+  const second = await ask("Are you sure?", [`${facts.key} is released now, if ${facts.kind === "done" ? "it is" : `${who} has it`} still as you have seen it. A later holder is not touched. This cannot be undone.`], facts.kind === "done" ? "Delete the record" : `Release it from ${who}`);
   if (!second) return;
   write($("note"), "…");
   write($("note"), await send(facts.id, seen));

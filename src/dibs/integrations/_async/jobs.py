@@ -2,7 +2,7 @@
 
 A job claims its key where it is enqueued, with its id as the note. The claim travels in the
 message, as a token. While the message is being sent the producer renews the claim, so that a
-producer that dies blocks the key for one lease; in the queue nobody renews it, and `queued` bounds
+producer that dies blocks the key for one lease; in the queue it is not renewed, and `queued` bounds
 it. The worker continues the claim, renews it while the job runs, and ends it: a job that is lost
 with its worker frees its key after one lease. A retry takes the claim along in its own message, in
 the same way.
@@ -16,6 +16,9 @@ With `within=` a run is a transaction, and what it has done is recorded in that:
 jobs are unique for some time after their end, else under the key and the id of the job. A delivery
 after the end is answered by that record, so that its result reaches the framework; the claim on
 the id leaves nothing behind then.
+
+With `alone=True` a job claims its turn before it starts: a second key, which it has to its end, and
+which a retry takes along. One that does not get it waits: its message is sent once more.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -24,7 +27,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..._interface import (
-    UNGUARDED_TOKEN,
     KeyInfo,
     claiming,
     inspector,
@@ -35,34 +37,45 @@ from ..._interface import (
 )
 from ...errors import Duplicate, LeaseLost, Unavailable, UsageError
 from .._unique import (
+    LOOK_AFTER,
     STARTED,
     Job,
     NotRun,
+    Replaced,
+    Sending,
     UniqueKey,
     again_after,
+    claimed_by,
+    declare,
     is_done,
     is_own,
+    is_turn,
     is_waiting,
     log_loss,
     log_refusal,
     log_replay,
+    replaceable,
+    replaced_by_token,
+    turn_after,
     wait_for_transaction,
 )
 
 if TYPE_CHECKING:
     from ... import AsyncDibs
-    from ..._interface import AsyncClaim, AsyncWithin
+    from ..._interface import AsyncClaim, AsyncClaiming, AsyncWithin
 
 
 class AsyncUniqueJobs:
     """What a framework asks for that runs jobs. *dibs*: where the keys are."""
 
     def __init__(self, dibs: "AsyncDibs", key: UniqueKey) -> None:
+        declare(dibs, key)
         self._dibs = dibs
         self._key = key
         self.key_of = key.of
         self.in_queue = key.options.in_queue
         self.sent = key.sent
+        self.answer = key.answer
         opener, options = key.options.within, key.record_options
         self._within = None if opener is None else transactions(dibs, opener, options)
 
@@ -73,29 +86,95 @@ class AsyncUniqueJobs:
         job_id: str,
         delay: float = 0.0,
         can_run: Callable[[KeyInfo], Awaitable[bool]] | None = None,
-    ) -> AsyncGenerator[str]:
-        """Claim *key* for a job that is sent in the block; yields the token for its message.
+    ) -> AsyncGenerator[Sending]:
+        """Claim *key* for a job that is sent in the block; yields what its message takes along.
 
         *can_run*: whether the job of an entry, which waits in its queue, may still be started; None
         means that it is not known. If the block raises, nothing stays claimed. Duplicate: such a
-        job is there, `note` its id.
+        job exists, `note` is its id.
         """
-        request = self._key.queue_request(key, job_id)
-        taking = claiming(self._dibs, request)
-        try:
-            await taking.take()
-        except Duplicate as error:
-            if can_run is None or not await self._is_over(key, error, can_run):
-                raise
-            taking = claiming(self._dibs, request)
+        if self._key.options.again is not None:
+            async with self._replacing(key, job_id, delay) as sending:
+                yield sending
+            return
+        slot, taking = await self._free(key, job_id, can_run)
         async with taking as claim:
-            yield lend(claim)
+            yield Sending(lend(claim), slot)
             await claim.detach(ttl=self._key.options.in_queue(delay))
+
+    @asynccontextmanager
+    async def _replacing(self, key: str, job_id: str, delay: float) -> AsyncGenerator[Sending]:
+        """The same, also in place of a job that waits. Duplicate: that cannot be seen."""
+        taking, replaced = await self._taken_from(key, job_id)
+        at = self._key.delay_of(replaced[-1], delay) if replaced else delay
+        async with taking as claim:
+            yield Sending(lend(claim), key, at if replaced else None)
+            # The note of the job that waited was kept until now: had this process been killed
+            # before the message was sent, that one would have run.
+            if replaced:
+                await claim.set_note(job_id)
+            await claim.detach(ttl=self._key.options.in_queue(at))
+        for each in replaced:
+            await self._record(each, job_id)
+
+    async def _taken_from(
+        self, key: str, job_id: str
+    ) -> "tuple[AsyncClaiming[Any], list[Replaced]]":
+        """The key, claimed, and the jobs that waited for it."""
+        replaced: list[Replaced] = []
+        request = self._key.queue_request(key, job_id)
+        for _ in range(max(int(self._key.options.lease / LOOK_AFTER), 10)):
+            taking = claiming(self._dibs, request)
+            try:
+                await taking.take()
+                return taking, replaced
+            except Duplicate as error:
+                replaced += await self._freed(key, error)
+            note = replaced[-1].job_id if replaced else job_id
+            request = self._key.look_request(key, note)
+        return claiming(self._dibs, request), replaced
+
+    async def _freed(self, key: str, error: Duplicate) -> list[Replaced]:
+        """The job that waited, if its key is free now. Duplicate: it cannot be asked."""
+        keys = inspector(self._dibs)
+        try:
+            replaced = replaceable(await keys.entry(key), self._key.options.lease)
+            if replaced is None or await keys.release_whatever(key, replaced.hint) != "released":
+                return []
+            return [replaced]
+        except (Unavailable, UsageError):
+            raise error from None
+
+    async def _record(self, replaced: Replaced, job_id: str) -> None:
+        try:
+            async with claiming(self._dibs, self._key.replaced_request(replaced, job_id)):
+                pass
+        except (Duplicate, Unavailable):  # then it may run, if it comes after the other one
+            pass
+
+    async def _free(
+        self, key: str, job_id: str, can_run: Callable[[KeyInfo], Awaitable[bool]] | None
+    ) -> "tuple[str, AsyncClaiming[Any]]":
+        """The first free key of a job, claimed. Duplicate: there is none."""
+        refusal: Duplicate | None = None
+        for slot in self._key.slots(key):
+            request = self._key.queue_request(slot, job_id)
+            taking = claiming(self._dibs, request)
+            try:
+                await taking.take()
+            except Duplicate as error:
+                refusal = refusal or error
+                if can_run is not None and await self._is_over(slot, error, can_run):
+                    return slot, claiming(self._dibs, request)
+            else:
+                return slot, taking
+        assert refusal is not None
+        raise refusal
 
     async def _is_over(
         self, key: str, error: Duplicate, can_run: Callable[[KeyInfo], Awaitable[bool]]
     ) -> bool:
-        """Whether the job in *error* will not run any more; its key is free now."""
+        """Whether the job in *error* will never run; its key is free now."""
         if error.state != "running":
             return False
         keys = inspector(self._dibs)
@@ -110,7 +189,7 @@ class AsyncUniqueJobs:
             return False
 
     async def start(self, key: str, job: Job) -> "AsyncRun":
-        """Claim a run of *job*. Duplicate: another such job is there, or this one runs or ran."""
+        """Claim a run of *job*. Duplicate: another such job exists, or this one runs or ran."""
         try:
             return await self._start(key, job)
         except Duplicate as error:
@@ -120,17 +199,39 @@ class AsyncUniqueJobs:
             raise
 
     async def _start(self, key: str, job: Job) -> "AsyncRun":
+        *others, last = self._key.slots(key) if job.token is None else [key]
+        for slot in others:
+            try:
+                return await self._start_with(slot, job)
+            except Duplicate as error:
+                if error.key == job.run_key:
+                    raise
+        return await self._start_with(last, job)
+
+    async def _start_with(self, key: str, job: Job) -> "AsyncRun":
         async with AsyncExitStack() as record, AsyncExitStack() as stack:
             request = self._key.run_request(job)
             delivery: AsyncClaim | None = None
             if request is not None:
                 delivery = await record.enter_async_context(claiming(self._dibs, request))
-            claim = None if job.token == STARTED else await self._claimed(stack, key, job)
+            turn = await self._turn(stack, key, job)
+            claim = None if job.has_started else await self._claimed(stack, key, job)
             if claim is not None and self._key.options.is_over_at_start:
                 await claim.finish()
+            claim = turn or claim
             ends = (record.pop_all(), stack.pop_all())
-            return AsyncRun(job, self._key, self._within, claim, delivery, *ends)
+            return AsyncRun(job, key, self._key, self._within, claim, delivery, *ends)
         raise AssertionError("an AsyncExitStack suppresses nothing by itself")
+
+    async def _turn(self, stack: AsyncExitStack, key: str, job: Job) -> "AsyncClaim | None":
+        """The claim on being the one that runs; None: several may. Duplicate: another one does."""
+        for request in self._key.turns(key, job):
+            try:
+                return await stack.enter_async_context(claiming(self._dibs, request))
+            except LeaseLost:
+                if request.token is None:
+                    raise
+        return None
 
     async def _claimed(self, stack: AsyncExitStack, key: str, job: Job) -> "AsyncClaim":
         *tries, last = self._key.tries(key, job)
@@ -140,14 +241,25 @@ class AsyncUniqueJobs:
             except (LeaseLost, Duplicate) as error:
                 if not is_own(error, job):
                     raise
+                if request.token is not None:
+                    await self._check_replaced(key, job)
             else:
                 if claim.note != job.id:  # it replaces the job that has claimed the key
                     await claim.set_note(job.id)
                 return claim
         return await stack.enter_async_context(claiming(self._dibs, last))
 
+    async def _check_replaced(self, key: str, job: Job) -> None:
+        """Duplicate: another job was sent in place of *job*, and may have ended."""
+        record = replaced_by_token(job) if self._key.options.again is not None else None
+        if record is None or (entry := await inspector(self._dibs).entry(record.key)) is None:
+            return
+        raise Duplicate(key, 0.0, "done", None, self._key.name, entry.note)
+
     async def comes_again_in(self, error: Duplicate, job: Job) -> float | None:
         """When to send *job* once more, in seconds; None: not at all, or another delivery does."""
+        if is_turn(error):
+            return await self._turn_in(error) if job.comes_again else None
         delay = again_after(error, job, self._key.options.lease)
         if delay is None:
             return None
@@ -159,12 +271,20 @@ class AsyncUniqueJobs:
         except Unavailable:
             return delay
 
+    async def _turn_in(self, error: Duplicate) -> float:
+        # Each delivery is sent again: one that came too early must not be lost.
+        try:
+            entry = await inspector(self._dibs).entry(error.key)
+        except (Unavailable, UsageError):  # it cannot be asked
+            entry = None
+        return turn_after(None if entry is None else entry.age)
+
     async def give_back(self, key: str, token: str) -> bool:
         """Free the key of a job that will not run. False: it is running, or was free."""
-        if token in (STARTED, UNGUARDED_TOKEN):
+        if (claimed := claimed_by(key, token)) is None:
             return False
         try:  # without continuing it: for others it never looks as if it ran
-            return await inspector(self._dibs).release(key, token) == "released"
+            return await inspector(self._dibs).release(*claimed) == "released"
         except Unavailable:
             return False
 
@@ -175,6 +295,7 @@ class AsyncRun:
     def __init__(
         self,
         job: Job,
+        slot: str,
         key: UniqueKey,
         within: "AsyncWithin | None",
         claim: "AsyncClaim | None",
@@ -185,6 +306,8 @@ class AsyncRun:
         self.job_id = job.id
         self.sending = job.sending
         """What the message of its next run has to bring along."""
+        self.key = slot
+        """The key that it has, for that message too."""
         self._job = job
         self._key = key
         self._within = within
@@ -198,8 +321,10 @@ class AsyncRun:
         """For how long the key is kept for the next run of this job; None: there is none."""
 
     async def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """What *function* returns. With `within=`, in a transaction; or what an earlier one has
-        committed. NotRun: another transaction with its key is open.
+        """Return what *function* returns.
+
+        With `within=` it runs in a transaction, or what an earlier one committed is returned.
+        NotRun: another transaction with its key is open.
         """
         within, claim, job = self._within, self._claim, self._job
         if within is None or claim is None:
@@ -227,12 +352,14 @@ class AsyncRun:
         None: there is nothing to keep.
         """
         self._kept = self._key.options.in_queue(delay)
-        if self._key.options.is_over_at_start:
+        options = self._key.options
+        if options.is_over_at_start and not options.alone:
             return STARTED
         if self._claim is None or not self._claim.is_open or self._claim.lost:
-            return None
+            return STARTED if options.alone else None
         self._is_lent = True
-        return lend(self._claim)
+        token = lend(self._claim)
+        return f"{STARTED}:{token}" if options.alone else token
 
     def take_back(self) -> None:
         """The next run could not be sent: this one ends as if there were none."""

@@ -75,9 +75,9 @@ class AsyncDeduplication:
 
     @asynccontextmanager
     async def first_time(self, event: object) -> AsyncGenerator[bool]:
-        """True: it is yours to work on, until the block ends. False: it was there before.
+        """Yield True if the event is new: work on it until the block ends.
 
-        If the block raises, the event may be delivered and worked on again. One without an id
+        If the block raises, the event may be delivered and worked on again. An event without an id
         cannot be distinguished from others, and is always new.
         """
         key = event_key(event)
@@ -135,12 +135,17 @@ class AsyncDispatcher(Routes):
         self._client: Any = None
 
     def receive(self, body: bytes, signature: str | None) -> int:
-        """The status for LINE: 200, 400 or 503.
+        """Accept a webhook, and return the status for LINE.
 
-        200: each event will be handled. 400: LINE has not sent it. 503: the queue is full.
+        The work begins afterwards: when the caller returns to its loop, or in another thread.
 
-        *body*: as it was received; *signature*: the header `X-Line-Signature`. The work begins
-        after that: when the caller returns to its loop, or in another thread.
+        Args:
+            body: As it was received.
+            signature: The header `X-Line-Signature`.
+
+        Returns:
+            200 if each event will be handled, 400 if LINE has not sent it, 503 if the queue is
+            full.
         """
         events = self.parsed(body, signature)
         if events is None:

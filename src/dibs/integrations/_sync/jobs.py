@@ -3,7 +3,7 @@
 
 A job claims its key where it is enqueued, with its id as the note. The claim travels in the
 message, as a token. While the message is being sent the producer renews the claim, so that a
-producer that dies blocks the key for one lease; in the queue nobody renews it, and `queued` bounds
+producer that dies blocks the key for one lease; in the queue it is not renewed, and `queued` bounds
 it. The worker continues the claim, renews it while the job runs, and ends it: a job that is lost
 with its worker frees its key after one lease. A retry takes the claim along in its own message, in
 the same way.
@@ -17,6 +17,9 @@ With `within=` a run is a transaction, and what it has done is recorded in that:
 jobs are unique for some time after their end, else under the key and the id of the job. A delivery
 after the end is answered by that record, so that its result reaches the framework; the claim on
 the id leaves nothing behind then.
+
+With `alone=True` a job claims its turn before it starts: a second key, which it has to its end, and
+which a retry takes along. One that does not get it waits: its message is sent once more.
 """
 
 from collections.abc import Generator, Callable
@@ -25,7 +28,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..._interface import (
-    UNGUARDED_TOKEN,
     KeyInfo,
     claiming,
     inspector,
@@ -36,34 +38,45 @@ from ..._interface import (
 )
 from ...errors import Duplicate, LeaseLost, Unavailable, UsageError
 from .._unique import (
+    LOOK_AFTER,
     STARTED,
     Job,
     NotRun,
+    Replaced,
+    Sending,
     UniqueKey,
     again_after,
+    claimed_by,
+    declare,
     is_done,
     is_own,
+    is_turn,
     is_waiting,
     log_loss,
     log_refusal,
     log_replay,
+    replaceable,
+    replaced_by_token,
+    turn_after,
     wait_for_transaction,
 )
 
 if TYPE_CHECKING:
     from ... import Dibs
-    from ..._interface import Claim, Within
+    from ..._interface import Claim, Claiming, Within
 
 
 class UniqueJobs:
     """What a framework asks for that runs jobs. *dibs*: where the keys are."""
 
     def __init__(self, dibs: "Dibs", key: UniqueKey) -> None:
+        declare(dibs, key)
         self._dibs = dibs
         self._key = key
         self.key_of = key.of
         self.in_queue = key.options.in_queue
         self.sent = key.sent
+        self.answer = key.answer
         opener, options = key.options.within, key.record_options
         self._within = None if opener is None else transactions(dibs, opener, options)
 
@@ -74,29 +87,95 @@ class UniqueJobs:
         job_id: str,
         delay: float = 0.0,
         can_run: Callable[[KeyInfo], bool] | None = None,
-    ) -> Generator[str]:
-        """Claim *key* for a job that is sent in the block; yields the token for its message.
+    ) -> Generator[Sending]:
+        """Claim *key* for a job that is sent in the block; yields what its message takes along.
 
         *can_run*: whether the job of an entry, which waits in its queue, may still be started; None
         means that it is not known. If the block raises, nothing stays claimed. Duplicate: such a
-        job is there, `note` its id.
+        job exists, `note` is its id.
         """
-        request = self._key.queue_request(key, job_id)
-        taking = claiming(self._dibs, request)
-        try:
-            taking.take()
-        except Duplicate as error:
-            if can_run is None or not self._is_over(key, error, can_run):
-                raise
-            taking = claiming(self._dibs, request)
+        if self._key.options.again is not None:
+            with self._replacing(key, job_id, delay) as sending:
+                yield sending
+            return
+        slot, taking = self._free(key, job_id, can_run)
         with taking as claim:
-            yield lend(claim)
+            yield Sending(lend(claim), slot)
             claim.detach(ttl=self._key.options.in_queue(delay))
+
+    @contextmanager
+    def _replacing(self, key: str, job_id: str, delay: float) -> Generator[Sending]:
+        """The same, also in place of a job that waits. Duplicate: that cannot be seen."""
+        taking, replaced = self._taken_from(key, job_id)
+        at = self._key.delay_of(replaced[-1], delay) if replaced else delay
+        with taking as claim:
+            yield Sending(lend(claim), key, at if replaced else None)
+            # The note of the job that waited was kept until now: had this process been killed
+            # before the message was sent, that one would have run.
+            if replaced:
+                claim.set_note(job_id)
+            claim.detach(ttl=self._key.options.in_queue(at))
+        for each in replaced:
+            self._record(each, job_id)
+
+    def _taken_from(
+        self, key: str, job_id: str
+    ) -> "tuple[Claiming[Any], list[Replaced]]":
+        """The key, claimed, and the jobs that waited for it."""
+        replaced: list[Replaced] = []
+        request = self._key.queue_request(key, job_id)
+        for _ in range(max(int(self._key.options.lease / LOOK_AFTER), 10)):
+            taking = claiming(self._dibs, request)
+            try:
+                taking.take()
+                return taking, replaced
+            except Duplicate as error:
+                replaced += self._freed(key, error)
+            note = replaced[-1].job_id if replaced else job_id
+            request = self._key.look_request(key, note)
+        return claiming(self._dibs, request), replaced
+
+    def _freed(self, key: str, error: Duplicate) -> list[Replaced]:
+        """The job that waited, if its key is free now. Duplicate: it cannot be asked."""
+        keys = inspector(self._dibs)
+        try:
+            replaced = replaceable(keys.entry(key), self._key.options.lease)
+            if replaced is None or keys.release_whatever(key, replaced.hint) != "released":
+                return []
+            return [replaced]
+        except (Unavailable, UsageError):
+            raise error from None
+
+    def _record(self, replaced: Replaced, job_id: str) -> None:
+        try:
+            with claiming(self._dibs, self._key.replaced_request(replaced, job_id)):
+                pass
+        except (Duplicate, Unavailable):  # then it may run, if it comes after the other one
+            pass
+
+    def _free(
+        self, key: str, job_id: str, can_run: Callable[[KeyInfo], bool] | None
+    ) -> "tuple[str, Claiming[Any]]":
+        """The first free key of a job, claimed. Duplicate: there is none."""
+        refusal: Duplicate | None = None
+        for slot in self._key.slots(key):
+            request = self._key.queue_request(slot, job_id)
+            taking = claiming(self._dibs, request)
+            try:
+                taking.take()
+            except Duplicate as error:
+                refusal = refusal or error
+                if can_run is not None and self._is_over(slot, error, can_run):
+                    return slot, claiming(self._dibs, request)
+            else:
+                return slot, taking
+        assert refusal is not None
+        raise refusal
 
     def _is_over(
         self, key: str, error: Duplicate, can_run: Callable[[KeyInfo], bool]
     ) -> bool:
-        """Whether the job in *error* will not run any more; its key is free now."""
+        """Whether the job in *error* will never run; its key is free now."""
         if error.state != "running":
             return False
         keys = inspector(self._dibs)
@@ -111,7 +190,7 @@ class UniqueJobs:
             return False
 
     def start(self, key: str, job: Job) -> "Run":
-        """Claim a run of *job*. Duplicate: another such job is there, or this one runs or ran."""
+        """Claim a run of *job*. Duplicate: another such job exists, or this one runs or ran."""
         try:
             return self._start(key, job)
         except Duplicate as error:
@@ -121,17 +200,39 @@ class UniqueJobs:
             raise
 
     def _start(self, key: str, job: Job) -> "Run":
+        *others, last = self._key.slots(key) if job.token is None else [key]
+        for slot in others:
+            try:
+                return self._start_with(slot, job)
+            except Duplicate as error:
+                if error.key == job.run_key:
+                    raise
+        return self._start_with(last, job)
+
+    def _start_with(self, key: str, job: Job) -> "Run":
         with ExitStack() as record, ExitStack() as stack:
             request = self._key.run_request(job)
             delivery: Claim | None = None
             if request is not None:
                 delivery = record.enter_context(claiming(self._dibs, request))
-            claim = None if job.token == STARTED else self._claimed(stack, key, job)
+            turn = self._turn(stack, key, job)
+            claim = None if job.has_started else self._claimed(stack, key, job)
             if claim is not None and self._key.options.is_over_at_start:
                 claim.finish()
+            claim = turn or claim
             ends = (record.pop_all(), stack.pop_all())
-            return Run(job, self._key, self._within, claim, delivery, *ends)
+            return Run(job, key, self._key, self._within, claim, delivery, *ends)
         raise AssertionError("an ExitStack suppresses nothing by itself")
+
+    def _turn(self, stack: ExitStack, key: str, job: Job) -> "Claim | None":
+        """The claim on being the one that runs; None: several may. Duplicate: another one does."""
+        for request in self._key.turns(key, job):
+            try:
+                return stack.enter_context(claiming(self._dibs, request))
+            except LeaseLost:
+                if request.token is None:
+                    raise
+        return None
 
     def _claimed(self, stack: ExitStack, key: str, job: Job) -> "Claim":
         *tries, last = self._key.tries(key, job)
@@ -141,14 +242,25 @@ class UniqueJobs:
             except (LeaseLost, Duplicate) as error:
                 if not is_own(error, job):
                     raise
+                if request.token is not None:
+                    self._check_replaced(key, job)
             else:
                 if claim.note != job.id:  # it replaces the job that has claimed the key
                     claim.set_note(job.id)
                 return claim
         return stack.enter_context(claiming(self._dibs, last))
 
+    def _check_replaced(self, key: str, job: Job) -> None:
+        """Duplicate: another job was sent in place of *job*, and may have ended."""
+        record = replaced_by_token(job) if self._key.options.again is not None else None
+        if record is None or (entry := inspector(self._dibs).entry(record.key)) is None:
+            return
+        raise Duplicate(key, 0.0, "done", None, self._key.name, entry.note)
+
     def comes_again_in(self, error: Duplicate, job: Job) -> float | None:
         """When to send *job* once more, in seconds; None: not at all, or another delivery does."""
+        if is_turn(error):
+            return self._turn_in(error) if job.comes_again else None
         delay = again_after(error, job, self._key.options.lease)
         if delay is None:
             return None
@@ -160,12 +272,20 @@ class UniqueJobs:
         except Unavailable:
             return delay
 
+    def _turn_in(self, error: Duplicate) -> float:
+        # Each delivery is sent again: one that came too early must not be lost.
+        try:
+            entry = inspector(self._dibs).entry(error.key)
+        except (Unavailable, UsageError):  # it cannot be asked
+            entry = None
+        return turn_after(None if entry is None else entry.age)
+
     def give_back(self, key: str, token: str) -> bool:
         """Free the key of a job that will not run. False: it is running, or was free."""
-        if token in (STARTED, UNGUARDED_TOKEN):
+        if (claimed := claimed_by(key, token)) is None:
             return False
         try:  # without continuing it: for others it never looks as if it ran
-            return inspector(self._dibs).release(key, token) == "released"
+            return inspector(self._dibs).release(*claimed) == "released"
         except Unavailable:
             return False
 
@@ -176,6 +296,7 @@ class Run:
     def __init__(
         self,
         job: Job,
+        slot: str,
         key: UniqueKey,
         within: "Within | None",
         claim: "Claim | None",
@@ -186,6 +307,8 @@ class Run:
         self.job_id = job.id
         self.sending = job.sending
         """What the message of its next run has to bring along."""
+        self.key = slot
+        """The key that it has, for that message too."""
         self._job = job
         self._key = key
         self._within = within
@@ -199,8 +322,10 @@ class Run:
         """For how long the key is kept for the next run of this job; None: there is none."""
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """What *function* returns. With `within=`, in a transaction; or what an earlier one has
-        committed. NotRun: another transaction with its key is open.
+        """Return what *function* returns.
+
+        With `within=` it runs in a transaction, or what an earlier one committed is returned.
+        NotRun: another transaction with its key is open.
         """
         within, claim, job = self._within, self._claim, self._job
         if within is None or claim is None:
@@ -228,12 +353,14 @@ class Run:
         None: there is nothing to keep.
         """
         self._kept = self._key.options.in_queue(delay)
-        if self._key.options.is_over_at_start:
+        options = self._key.options
+        if options.is_over_at_start and not options.alone:
             return STARTED
         if self._claim is None or not self._claim.is_open or self._claim.lost:
-            return None
+            return STARTED if options.alone else None
         self._is_lent = True
-        return lend(self._claim)
+        token = lend(self._claim)
+        return f"{STARTED}:{token}" if options.alone else token
 
     def take_back(self) -> None:
         """The next run could not be sent: this one ends as if there were none."""

@@ -49,10 +49,10 @@ from ..._http.problems import busy, is_refusal
 from ..._http.responses import Recording, Response
 from ..._http.submission import InvalidRequest, Submission
 from ..._http.throttle import Throttle, ThrottleAnswer, Throttled
-from ..._interface import throttling
+from ..._interface import open_in_django, throttling
 from ...errors import Unavailable, UsageError
 from .._async import claims as async_claims
-from .._claims import STREAMED, applied, mark_guarded, run_within, within_of
+from .._claims import STREAMED, applied, mark_guarded, outcome_of, run_within, within_of
 from .._django_requests import (
     aidentity_of,
     identity_of,
@@ -63,7 +63,7 @@ from .._django_requests import (
     submission_for,
 )
 from .._sync import claims as sync_claims
-from .transactions import atomic, fenced
+from .transactions import atomic, fenced, when_committed
 
 if TYPE_CHECKING:
     from ..._interface import AsyncClaim, Claim
@@ -132,8 +132,16 @@ def _guard_within(policy: Policy, view: View, within: TransactionOpener[Any]) ->
     return guarded
 
 
+def _whole(request: Any, response: Any) -> Any:
+    """Render *response* if the view is in a transaction.
+
+    What comes after the COMMIT may fail, and the claim has ended by then.
+    """
+    return _rendered(request, response) if open_in_django() else response
+
+
 def _rendered(request: Any, response: Any) -> Any:
-    """*response* with its body: templates, and responses of Django REST framework, have none yet"""
+    """Render *response*: templates, and responses of Django REST framework, have no body yet."""
     if getattr(response, "is_rendered", True):
         return response
     view = (getattr(request, "parser_context", None) or {}).get("view")
@@ -282,7 +290,7 @@ def _run(policy: Policy, name: str, request: Any, work: Callable[[], Any]) -> Ht
     if isinstance(claimed, Response):
         return _answer(request, claimed)
     policy, outcome = claimed[0].policy, claimed[1]
-    response = _worked(outcome, work)
+    response = _worked(outcome, lambda: _whole(request, work()))
     _end_with(
         response, policy, functools.partial(sync_claims.end_claim, outcome, policy), outcome.fail
     )
@@ -311,8 +319,9 @@ def _worked(claim: "Claim", work: Callable[[], Any]) -> Any:
 
 
 def _is_client_error(error: BaseException) -> bool:
-    """True: it becomes a 4xx, by Django or by Django REST framework: the client may correct the
-    request and try again.
+    """Whether Django or Django REST framework makes a 4xx of it.
+
+    Then the client may correct the request and try again.
     """
     return isinstance(error, _CLIENT_ERRORS) or 400 <= getattr(error, "status_code", 0) < 500
 
@@ -381,8 +390,9 @@ async def _wait_for(task: "asyncio.Task[Any]") -> None:
 async def _arun_in_threads(
     policy: Policy, name: str, request: Any, submission: Any, work: Callable[[], Awaitable[Any]]
 ) -> HttpResponseBase:
-    """An async view under WSGI has an event loop of its own, which ends with the view: the claim
-    is made by a `Dibs` in a thread instead.
+    """Claim with a `Dibs` in a thread.
+
+    An async view under WSGI runs in an event loop that ends with the view.
     """
     held = await sync_to_async(sync_claims.claim_request, thread_sensitive=False)(
         _dibs(), policy, name, submission
@@ -429,13 +439,20 @@ def _is_stream(response: Any) -> bool:
 def _end_with(
     response: Any, policy: Policy, end: Callable[[Recording], object], fail: Callable[[], object]
 ) -> None:
-    """End the claim with the response: now, once it is rendered, or when its stream ends."""
-    if _is_stream(response):
-        response._resource_closers.append(lambda: end(_recorded(policy, response)))
-    elif _is_later(response):
-        _end_when_rendered(response, lambda: end(_recorded(policy, response)), fail)
-    else:
-        end(_recorded(policy, response))
+    """End the claim with the response: now, once it is rendered, or when its stream ends.
+
+    If the view is in a transaction, as ATOMIC_REQUESTS opens one, with its COMMIT; a response that
+    stands for what is rolled back is no success.
+    """
+    if _is_later(response) and not open_in_django():
+        if _is_stream(response):
+            response._resource_closers.append(lambda: end(_recorded(policy, response)))
+        else:
+            _end_when_rendered(response, lambda: end(_recorded(policy, response)), fail)
+        return
+    recording = _recorded(policy, response)
+    ended = functools.partial(end, recording)
+    when_committed(ended, fail if outcome_of(policy, recording) == "returned" else ended)
 
 
 def _end_when_rendered(
@@ -446,11 +463,11 @@ def _end_when_rendered(
 
     def rendered() -> Any:
         try:
-            made = render()
+            page = render()
         except BaseException:
             fail()
             raise
-        return made
+        return page
 
     response.render = rendered
     response.add_post_render_callback(lambda _: end())
@@ -487,7 +504,7 @@ def _answer(request: Any, response: Response) -> HttpResponseBase:
 
 
 async def _aanswer(request: Any, response: Response) -> HttpResponseBase:
-    """The same in an event loop. A page may query the user: what is not async runs in a thread."""
+    """Answer in an event loop. A page may query the user: what is not async runs in a thread."""
     make = _page_maker(response)
     if make is None:
         return _response(response)
@@ -515,11 +532,11 @@ def _page(page: Any, refusal: Response) -> HttpResponseBase:
 
 
 def _response(response: Response) -> HttpResponse:
-    made = HttpResponse(response.body, status=response.status)
-    del made["Content-Type"]
+    answer = HttpResponse(response.body, status=response.status)
+    del answer["Content-Type"]
     for name, value in response.headers:
-        made[name] = value
-    return made
+        answer[name] = value
+    return answer
 
 
 # ---- settings

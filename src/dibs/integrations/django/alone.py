@@ -60,7 +60,11 @@ class Alone:
     """How long a command may take to end after it was interrupted, in seconds."""
 
     def execute(self, *args: Any, **options: Any) -> Any:
-        """Run it as soon as it is alone. CommandError: see the exit codes of this module."""
+        """Run the command once it is alone.
+
+        Raises:
+            CommandError: See the exit codes of this module.
+        """
         name = type(self).__module__.rpartition(".")[2]
         with taking_turns(self, self.alone_key or key_of(name), name) as is_granted:
             return super().execute(*args, **options) if is_granted else None  # type: ignore[misc]
@@ -92,9 +96,9 @@ def _reporting(key: str, name: str) -> Iterator[None]:
     except (LeaseLost, _Interrupt) as error:
         if isinstance(error, LeaseLost) and error.key != key:
             raise  # a lease of the command's own
-        said = f"{name} was stopped: its lease was lost, and another process may be running it"
-        _log.error(said)
-        raise CommandError(said, returncode=LOST) from error
+        message = f"{name} was stopped: its lease was lost, and another process may be running it"
+        _log.error(message)
+        raise CommandError(message, returncode=LOST) from error
 
 
 def _lease_for(stack: contextlib.ExitStack, command: Any, key: str, name: str) -> Lease | None:
@@ -104,8 +108,8 @@ def _lease_for(stack: contextlib.ExitStack, command: Any, key: str, name: str) -
     except UsageError as error:
         raise CommandError(str(error)) from error
     except Unavailable as error:
-        said = f"{name} was not run: Redis is unavailable, so it may be running elsewhere"
-        raise CommandError(f"{said} ({error})", returncode=UNAVAILABLE) from error
+        message = f"{name} was not run: Redis is unavailable, so it may be running elsewhere"
+        raise CommandError(f"{message} ({error})", returncode=UNAVAILABLE) from error
 
 
 def _taken(
@@ -136,8 +140,8 @@ def _taken(
 
 def _say_if_unguarded(command: Any, name: str, lease: Lease) -> None:
     if not lease.guarded:
-        said = "Redis is unavailable or dibs is disabled"
-        command.stderr.write(f"{said}: {name} runs, and others may run it too")
+        message = "Redis is unavailable or dibs is disabled"
+        command.stderr.write(f"{message}: {name} runs, and others may run it too")
 
 
 # ---- stopping what runs

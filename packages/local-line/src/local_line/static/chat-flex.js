@@ -28,7 +28,7 @@ export function drawFlex(container, act) {
   const row = make("div", "fx-carousel", ...container.contents.map((each) => bubble(each, act)));
   row.tabIndex = 0;
   row.setAttribute("role", "group");
-  row.setAttribute("aria-label", `${container.contents.length} 張卡片，可左右捲動`);
+  row.setAttribute("aria-label", word("cards", container.contents.length));
   return row;
 }
 

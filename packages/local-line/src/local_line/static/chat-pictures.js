@@ -2,17 +2,36 @@
 
 import { word } from "./chat-words.js";
 
-/** A click on *frame* puts the picture at *url* in it; only the second one does what the bot wants. */
-export function offerPicture(frame, url) {
+/** The button puts the picture at *url* in *frame*; where it stands itself, unless there is a *holder* for it. */
+export function offerPicture(frame, url, holder = frame) {
   if (!url?.startsWith("https://")) return frame;
   const label = Object.assign(document.createElement("button"), { type: "button", className: "show-picture", textContent: word("showPicture") });
   label.addEventListener("click", (event) => {
     event.stopPropagation();
     const picture = Object.assign(document.createElement("img"), { className: "shot", alt: word("image"), referrerPolicy: "no-referrer" });
-    picture.addEventListener("load", () => frame.replaceChildren(picture));
+    picture.addEventListener("load", () => { label.remove(); frame.replaceChildren(picture); });
     picture.addEventListener("error", () => { label.textContent = word("noPicture"); });
     picture.src = url;
   });
-  frame.replaceChildren(label);
+  holder.replaceChildren(label);
   return frame;
 }
+
+const shown = new Set(); // icons that were asked for
+
+/** The face of a *sender* of the bot: a letter, until a click asks for the icon. */
+export function senderFace({ name, iconUrl }) {
+  if (shown.has(iconUrl)) return icon(iconUrl);
+  const button = Object.assign(document.createElement("button"), { type: "button", className: "face letter", textContent: [...name][0] });
+  button.setAttribute("aria-label", word("showIcon", name));
+  button.dataset.icon = iconUrl;
+  button.addEventListener("click", () => icon(iconUrl).addEventListener("load", () => showIcon(iconUrl)));
+  return button;
+}
+
+function showIcon(url) {
+  shown.add(url);
+  for (const button of document.querySelectorAll(`.face[data-icon="${CSS.escape(url)}"]`)) button.replaceWith(icon(url));
+}
+
+const icon = (src) => Object.assign(document.createElement("img"), { className: "face drawn", alt: "", referrerPolicy: "no-referrer", src });

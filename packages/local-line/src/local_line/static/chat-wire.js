@@ -1,9 +1,10 @@
 // What went over the wire: a row for each webhook and call, in the order in which they began, and all of it on click.
 
+import { pretty } from "./chat-json.js";
 import { word } from "./chat-words.js";
 
 const MOST_ROWS = 100;
-const list = document.querySelector("#wire"), empty = document.querySelector("#wire-empty");
+const box = document.querySelector("#wire"), list = box.querySelector("ol"), empty = document.querySelector("#wire-empty");
 const make = (tag, className, ...children) => {
   const element = Object.assign(document.createElement(tag), { className });
   element.append(...children);
@@ -87,7 +88,7 @@ async function open(details, number, act) {
 
 /** The list moves up for what unfolds below its end; the page stays where it is. */
 function showWhole(line) {
-  if (line.offsetTop + line.offsetHeight > list.scrollTop + list.clientHeight) list.scrollTop = line.offsetTop;
+  if (line.offsetTop + line.offsetHeight > box.scrollTop + box.clientHeight) box.scrollTop = line.offsetTop;
 }
 
 function button(name, act) {
@@ -95,16 +96,3 @@ function button(name, act) {
   element.addEventListener("click", act);
   return element;
 }
-
-/** JSON with its words in colour. */
-function pretty(value) {
-  if (value === null) return make("pre", "", word("nothing"));
-  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-  const parts = text.split(/("(?:[^"\\]|\\.)*"(?:\s*:)?|\b(?:true|false|null)\b|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)/);
-  const box = make("pre", "");
-  box.tabIndex = 0;
-  parts.forEach((part, index) => box.append(index % 2 ? make("span", kindOf(part), part) : part));
-  return box;
-}
-
-const kindOf = (part) => (part.endsWith(":") ? "json-key" : part.startsWith('"') ? "json-text" : "json-value");

@@ -2,6 +2,31 @@
 
 const WORDS = {
   motto: ["LINE on this machine: phones, a bot, and the wire between them.", "這台電腦上的 LINE：手機、機器人，以及往來的每一則資料。"],
+  pages: ["Pages", "頁面"],
+  chat: ["Chat", "聊天"],
+  pad: ["Flex pad", "Flex 試寫板"],
+  menus: ["Rich menus", "圖文選單"],
+  padMotto: ["Messages as JSON: drawn, and checked as LINE does.", "以 JSON 寫訊息：立即顯示，並依 LINE 的規則檢查。"],
+  json: ["JSON of a Flex container, a message, or a request", "Flex 容器、訊息或請求的 JSON"],
+  drawn: ["What it looks like", "顯示結果"],
+  mistakes: ["Mistakes", "錯誤"],
+  atLine: ["line {0}", "第 {0} 行"],
+  accepted: ["LINE would take it.", "LINE 會接受。"],
+  format: ["Format", "排版"],
+  example: ["Example", "範例"],
+  sendToChat: ["Send to the chat", "傳送到聊天"],
+  inTheChat: ["It is in the chat.", "已經在聊天裡。"],
+  tried: ["What the bot would get", "機器人會收到"],
+  sendEvent: ["Send it to the bot", "傳送給機器人"],
+  eventSent: ["Sent; the chat shows what the bot says.", "已送出；機器人的回應在聊天頁。"],
+  menusMotto: ["The bot’s rich menus: what they look like, who sees them, what their areas do.", "機器人的圖文選單：外觀、誰看得到、每一格的動作。"],
+  menusEmpty: ["There is none yet. A bot makes one with POST /v2/bot/richmenu.", "還沒有圖文選單。機器人可用 POST /v2/bot/richmenu 建立。"],
+  menusHint: ["Tap an area: you see the event that the bot would get.", "點一格，就會看到機器人會收到的事件。"],
+  defaultMenu: ["default", "預設"],
+  seenBy: ["on the phone of {0}", "{0} 的手機看得到"],
+  alias: ["alias {0}", "別名 {0}"],
+  withoutPicture: ["no picture yet", "還沒有圖片"],
+  skipHead: ["Skip to the page", "跳到內容"],
   gone: ["This page has lost its server. Start it again; the page finds it by itself.", "這個頁面連不上伺服器。重新啟動後，頁面會自動恢復。"],
   skip: ["Skip to the chat", "跳到聊天"],
   tools: ["Developer tools", "開發工具"],
@@ -60,7 +85,10 @@ const WORDS = {
   audio: ["Voice", "語音"],
   seconds: ["{0} s", "{0} 秒"],
   imagemap: ["Image map", "影像地圖"],
+  seen: ["Seen to its end", "看完影片"],
+  cards: ["{0} cards, to scroll sideways", "{0} 張卡片，可左右捲動"],
   coupon: ["Coupon", "優惠券"],
+  until: ["until {0}", "有效至 {0}"],
   picture: ["Picture", "圖片"],
   sendPlace: ["Share a place", "傳送位置資訊"],
   place: ["Place", "地點"],
@@ -82,6 +110,8 @@ const WORDS = {
   nothing: ["nothing", "無內容"],
   showPicture: ["Picture: show", "圖片：顯示"],
   noPicture: ["Picture: cannot be loaded", "圖片：無法載入"],
+  showIcon: ["{0}: show the icon", "{0}：顯示圖示"],
+  notSent: ["Not sent: the server does not answer.", "未送出：連不上伺服器。"],
   curl: ["Copy as curl", "複製為 curl"],
   replay: ["Replay", "重播"],
   unknownCall: ["not served", "沒有提供"],
@@ -126,5 +156,6 @@ export function translate(root = document) {
   document.documentElement.lang = language === "zh" ? "zh-Hant" : "en";
   for (const element of root.querySelectorAll("[data-word]")) element.textContent = word(element.dataset.word);
   for (const element of root.querySelectorAll("[data-label]")) element.setAttribute("aria-label", word(element.dataset.label));
+  for (const link of root.querySelectorAll(".pages a")) link.search = location.search; // the same phone, place and language
   for (const element of root.querySelectorAll("[data-hint]")) element.placeholder = word(element.dataset.hint);
 }

@@ -3,6 +3,7 @@
 // The address says whose phone it is, where, and in which language: ?as=ben&place=group&lang=zh
 
 import { switchLanguage, translate, word } from "./chat-words.js";
+import { asked } from "./chat-actions.js";
 import { bubble, dots, mark, takeBack } from "./chat-bubbles.js";
 import { drawMenu } from "./chat-menu.js";
 import { drawPeople } from "./chat-people.js";
@@ -14,6 +15,7 @@ const $ = (selector) => document.querySelector(selector);
 const address = new URLSearchParams(location.search);
 const person = ["ann", "ben", "cleo"].includes(address.get("as")) ? address.get("as") : "ann";
 const isBare = address.has("bare"); // a phone beside another one: no tools
+const MOST_ROWS = 500; // the server keeps as many
 
 let state = null; // the last state of the stream
 const arrived = new Map(); // event id → whether the bot has it
@@ -37,8 +39,10 @@ async function post(path, options) {
   try {
     const answer = await fetch(path, { method: "POST", ...options });
     note(answer.ok ? "" : (await answer.json()).error);
+    return answer.ok;
   } catch {
-    // The stream notices, too, and says so.
+    note(word("notSent"));
+    return false;
   }
 }
 
@@ -52,13 +56,8 @@ function upload(file) {
 const note = (text) => { $("#note").textContent = text; };
 
 const actions = {
-  message: (action) => send("say", { text: action.text }),
-  postback: (action) => send("tap", { data: action.data, displayText: action.displayText ?? action.text }),
   uri: (action) => open(action.uri),
   location: () => shareLocation(),
-  camera: () => send("image"),
-  cameraRoll: () => send("image"),
-  richmenuswitch: (action) => send("switch", { alias: action.richMenuAliasId, data: action.data }),
   clipboard: (action) => copy(action.clipboardText),
   unsend: ({ id }) => send("unsend", { id }),
   quote: (entry) => quote(entry),
@@ -70,7 +69,9 @@ const actions = {
 
 /** What a button, an area or a card does. */
 function act(action) {
-  actions[action.type]?.(action);
+  const request = asked(action);
+  if (request) send(...request);
+  else actions[action.type]?.(action);
   if (action.inputOption === "openKeyboard") { $("#say").value = action.fillInText ?? ""; $("#say").focus(); }
   if (action.inputOption === "closeRichMenu") toggleMenu(false);
   if (action.inputOption === "openRichMenu") toggleMenu(true);
@@ -104,13 +105,22 @@ async function shareLocation() {
   if (found) send("location", found);
 }
 
-$("#say-form").addEventListener("submit", (event) => {
+$("#say-form").addEventListener("submit", async (event) => {
   event.preventDefault();
-  const text = $("#say").value.trim();
+  const field = $("#say"), text = field.value.trim(), quoting = quoted;
   if (!text) return;
-  $("#say").value = "";
-  send("say", { text, ...(quoted && { quoting: quoted.id }) });
+  field.value = "";
   quote(null);
+  if (await send("say", { text, ...(quoting && { quoting: quoting.id }) })) return;
+  field.value = [text, field.value].filter(Boolean).join("\n"); // nothing that was written is lost
+  if (quoting && !quoted) quote(quoting);
+});
+
+// Enter sends, Shift+Enter begins a line; while characters are composed, Enter chooses among them.
+$("#say").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
+  event.preventDefault();
+  $("#say-form").requestSubmit();
 });
 
 function quote(entry) {
@@ -192,10 +202,11 @@ on("state", (facts) => {
 on("entry", (entry) => {
   const { entries } = state.chats[entry.chat];
   entries.push(entry);
+  if (entries.length > MOST_ROWS) entries.shift();
   if (entry.author === "bot") load(entry.chat, 0);
-  if (entry.chat === chatName()) { $("#talk").append(drawn(entry)); drawEnd(); }
+  if (entry.chat === chatName()) drawSoon(1);
 });
-on("loading", ({ chat, seconds }) => { load(chat, seconds); drawEnd(); });
+on("loading", ({ chat, seconds }) => { load(chat, seconds); drawSoon(); });
 on("unsent", ({ chat, id }) => {
   const entry = state.chats[chat].entries.find((each) => each.id === id);
   if (entry) Object.assign(entry, { message: { type: "unsent" }, is_unsent: true });
@@ -212,20 +223,31 @@ function load(name, seconds) {
   const loading = state.chats[name];
   clearTimeout(loading.timer);
   loading.isLoading = seconds > 0;
-  if (seconds > 0) loading.timer = setTimeout(() => { loading.isLoading = false; drawEnd(); }, seconds * 1000);
+  if (seconds > 0) loading.timer = setTimeout(() => { loading.isLoading = false; drawSoon(); }, seconds * 1000);
 }
 
 function remember({ ids, reason }) {
   for (const id of ids) {
     const isThere = reason === "ok" || arrived.get(id) === true;
     arrived.set(id, isThere);
+    if (arrived.size > 4 * MOST_ROWS) arrived.delete(arrived.keys().next().value);
     for (const row of document.querySelectorAll(`[data-event="${id}"]`)) mark(row, isThere);
   }
 }
 
 // ---- the phone
 
-const drawn = (entry) => bubble(entry, act, { hasArrived: arrived.get(entry.event_id), me: state.me, hasFace: state.hasFace });
+const drawn = (entry, previous) => bubble(entry, act, { hasArrived: arrived.get(entry.event_id), me: state.me, hasFace: state.hasFace, previous });
+
+// A bot may say a thousand things in a second: they are laid out together, once in a frame.
+
+let frame = null, undrawn = 0; // how many entries of this chat have no row yet
+function drawSoon(entries = 0) {
+  undrawn += entries;
+  frame ??= requestAnimationFrame(() => { frame = null; if (state) drawTalk(); });
+}
+
+new ResizeObserver(() => drawSoon()).observe($("#talk")); // a menu or a longer text takes room: the end stays in sight
 
 function draw() {
   if (!state) return;
@@ -237,18 +259,24 @@ function draw() {
   $("#mention").hidden = place() === "private";
   $("#leave").hidden = place() === "private";
   $("#talk").dataset.empty = word("talkEmpty");
-  $("#talk").replaceChildren(...chat().entries.map(drawn));
-  drawEnd();
   drawPhoneMenu();
   drawFriendship();
+  drawSoon(Infinity);
 }
 
-/** What is below the last message: dots, quick replies, and the end itself in sight. */
-function drawEnd() {
-  const talk = $("#talk"), waiting = talk.querySelector(".dots");
+/** The messages that are new, and below the last one: dots, quick replies, and the end itself in sight. */
+function drawTalk() {
+  const talk = $("#talk"), rows = $("#rows"), waiting = rows.querySelector(".dots"), { entries, isLoading } = chat();
   waiting?.remove();
-  if (chat().isLoading) talk.append(waiting ?? dots());
-  drawQuick(chat().entries.at(-1));
+  const first = Math.max(entries.length - undrawn, 0);
+  if (first === 0) rows.replaceChildren();
+  rows.append(...entries.slice(first).map((entry, index) => drawn(entry, entries[first + index - 1])));
+  while (rows.children.length > MOST_ROWS) rows.firstChild.remove();
+  rows.firstChild?.classList.remove("follows");
+  undrawn = 0;
+  talk.classList.toggle("empty", entries.length === 0);
+  if (isLoading) rows.append(waiting ?? dots());
+  drawQuick(entries.at(-1));
   talk.scrollTop = talk.scrollHeight;
 }
 
@@ -287,7 +315,6 @@ function toggleMenu(isOpen) {
   isMenuOpen = isOpen;
   $("#menu-picture").hidden = !isOpen;
   $("#menu-toggle").setAttribute("aria-expanded", isOpen);
-  $("#talk").scrollTop = $("#talk").scrollHeight;
 }
 $("#menu-toggle").addEventListener("click", () => toggleMenu(!isMenuOpen));
 

@@ -442,7 +442,7 @@ def test_permits_are_taken_up_to_the_limit(server: Server) -> None:
     assert script.client.pttl("key") > 4 * MINUTE
 
 
-def test_a_sorted_set_of_another_program_is_not_touched(server: Server) -> None:
+def test_no_permit_is_taken_in_a_key_of_another_program(server: Server) -> None:
     """Nor a plain lease."""
     script = Script(server, "hold_permit")
     script.client.zadd("key", {"a player": 1})

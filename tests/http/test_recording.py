@@ -34,7 +34,10 @@ def test_what_an_answer_leaves_behind(status: int, replaying: str, otherwise: st
     [
         (409, [("Retry-After", "5")], b"", True),
         (409, [(b"retry-after", b"5")], b"", True),
+        (499, [("Retry-After", "5")], b"", True),
+        (500, [("Retry-After", "5")], b"", False),
         (503, [("Retry-After", "5")], b"", False),
+        (400, [("Content-Type", "application/json")], b'{"type": "urn:dibs:busy"}', True),
         (503, [("Content-Type", "application/problem+json")], b'{"type":"urn:dibs:busy"}', True),
         (409, [("Content-Type", "application/json")], b'{"type": "urn:dibs:busy"}', True),
         (409, [("Content-Type", "text/plain")], b'{"type": "urn:dibs:busy"}', False),

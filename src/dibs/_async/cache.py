@@ -634,7 +634,7 @@ class AsyncCache:
             if monotonic() - since >= wait:
                 return await self._loader.load_unstored(request)
             await self._follow(request, reading, since + wait)
-            waited = True
+            waited, poisoned = True, False  # who was waited for may have replaced those bytes
             asked_at = monotonic()
             found = await self._fresh_value(request)
             if found is not None:

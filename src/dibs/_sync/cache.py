@@ -635,7 +635,7 @@ class Cache:
             if monotonic() - since >= wait:
                 return self._loader.load_unstored(request)
             self._follow(request, reading, since + wait)
-            waited = True
+            waited, poisoned = True, False  # who was waited for may have replaced those bytes
             asked_at = monotonic()
             found = self._fresh_value(request)
             if found is not None:

@@ -258,10 +258,13 @@ async def test_whoever_loads_one_of_many_may_die(valkey: Server) -> None:
     loader = BatchLoader()
     client = valkey.client()
     client.set("menu:a", b"dibs1 ~ dead", px=60_000)
-    client.set("lock:{menu:a}", b"dead", px=600)
+    client.set("lock:{menu:a}", b"dead", px=60_000)
     async with AsyncDibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
-        assert await menus(["a", "b"]) == {"a": "a2", "b": "b1"}
+        menus = dibs.cached_many("menu:{name}", ttl=60, wait=60)(loader.load)
+        both = Background(menus, ["a", "b"])
+        await eventually(lambda: loader.calls == [["b"]])
+        client.pexpire("lock:{menu:a}", 1)
+        assert await both.result() == {"a": "a2", "b": "b1"}
         assert loader.calls == [["b"], ["a"]]
 
 
@@ -440,8 +443,8 @@ async def test_bytes_that_somebody_else_replaces_are_waited_for(valkey: Server) 
     """One of many cannot be read, and another process loads it: no question after the other."""
     loader, batch = Loader(), BatchLoader()
     async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
-        menu = one.cached("menu:{name}", ttl=60)(loader.load)
-        menus = two.cached_many("menu:{name}", ttl=60)(batch.load)
+        menu = one.cached("menu:{name}", ttl=60, lock_ttl=60)(loader.load)
+        menus = two.cached_many("menu:{name}", ttl=60, wait=60)(batch.load)
         valkey.client().set("menu:a", b"what is this?", ex=3600)
         loader.busy = True
         first = Background(menu, "a")

@@ -259,10 +259,13 @@ def test_whoever_loads_one_of_many_may_die(valkey: Server) -> None:
     loader = BatchLoader()
     client = valkey.client()
     client.set("menu:a", b"dibs1 ~ dead", px=60_000)
-    client.set("lock:{menu:a}", b"dead", px=600)
+    client.set("lock:{menu:a}", b"dead", px=60_000)
     with Dibs(valkey.url, budget=5) as dibs:
-        menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
-        assert menus(["a", "b"]) == {"a": "a2", "b": "b1"}
+        menus = dibs.cached_many("menu:{name}", ttl=60, wait=60)(loader.load)
+        both = Background(menus, ["a", "b"])
+        eventually(lambda: loader.calls == [["b"]])
+        client.pexpire("lock:{menu:a}", 1)
+        assert both.result() == {"a": "a2", "b": "b1"}
         assert loader.calls == [["b"], ["a"]]
 
 
@@ -441,8 +444,8 @@ def test_bytes_that_somebody_else_replaces_are_waited_for(valkey: Server) -> Non
     """One of many cannot be read, and another process loads it: no question after the other."""
     loader, batch = Loader(), BatchLoader()
     with Dibs(valkey.url, budget=5) as one, Dibs(valkey.url, budget=5) as two:
-        menu = one.cached("menu:{name}", ttl=60)(loader.load)
-        menus = two.cached_many("menu:{name}", ttl=60)(batch.load)
+        menu = one.cached("menu:{name}", ttl=60, lock_ttl=60)(loader.load)
+        menus = two.cached_many("menu:{name}", ttl=60, wait=60)(batch.load)
         valkey.client().set("menu:a", b"what is this?", ex=3600)
         loader.busy = True
         first = Background(menu, "a")

@@ -37,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup run docs quick map test all-tests check lint types pytest some-conditions test-conditions redis-oldest redis-newest \
-	on-redis-oldest on-redis-newest test-all test-topologies test-alerts test-line-node line-rules test-frameworks mutants simulate bench benchmarks verdicts \
+	on-redis-oldest on-redis-newest test-all test-topologies test-alerts test-line-bots line-rules test-frameworks mutants simulate bench benchmarks verdicts \
 	generate drawing dashboard pins clean dist build-dist try-release release
 
 help: ## this list
@@ -140,8 +140,8 @@ SEEDS := 1000
 simulate: setup ## the real client in a simulated world; SEEDS=5000 ARGS="hold limit", ARGS="hold --trace 910006"
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
-test-line-node: setup ## a Node bot on the local LINE, and axe on its pages; installs both from the npm registry
-	@$(BIN)/python -m pytest -q -n 0 tests/local_line/node_examples.py tests/local_line/axe_examples.py $(ARGS)
+test-line-bots: setup ## bots in other languages on the local LINE, and axe on its pages; needs the npm registry, Go, Ruby, PHP and Java
+	@$(BIN)/python -m pytest -q -n 0 tests/local_line/node_examples.py tests/local_line/language_examples.py tests/local_line/axe_examples.py $(ARGS)
 
 line-rules: setup ## LINE's rules for requests and webhooks, from the newest line-openapi; ORIGIN=FOLDER for another one
 	@$(BIN)/python tools/line_rules.py $(ORIGIN)

@@ -1,4 +1,4 @@
-"""axe-core finds nothing on the pages of local-line: `make test-line-node`.
+"""axe-core finds nothing on the pages of local-line: `make test-line-bots`.
 
 Not part of `make test`: it needs a registry of npm packages besides the one of Python's.
 """

@@ -1,4 +1,4 @@
-"""Node bots on LINE's own SDK, `@line/bot-sdk`, and on `linebot` from npm: `make test-line-node`.
+"""Node bots on LINE's own SDK, `@line/bot-sdk`, and on `linebot` from npm: `make test-line-bots`.
 
 Not part of `make test`: it needs a registry of npm packages besides the one of Python's.
 """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import ssl
 import sys
@@ -14,15 +13,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from local_line import LocalLine, events
+from local_line import LocalLine
 from local_line.__main__ import main
 from local_line.certificates import issue
-from local_line.programs import free_port, run_program
+from local_line.programs import run_program
 from local_line.proxy import proxied
 
 from tests.fork_server import real_interpreters
 
-from . import programs
 from .test_command import TIMEOUT, base_in, command
 
 pytestmark = pytest.mark.only_on("linux")
@@ -135,35 +133,6 @@ async def test_a_python_bot_as_it_is(bot: str, path: str, texts: list[str], tmp_
         assert (await line.say("hi", source=ann)).is_ok
         assert line.chat(ann).texts == texts
         assert all(call.status == 200 for call in line.calls)
-
-
-@pytest.mark.parametrize(
-    ("program", "file", "bot", "words"),
-    [
-        ("go", "bot.go", programs.GO, "run bot.go"),
-        ("ruby", "bot.rb", programs.RUBY, "bot.rb"),
-        ("php", "index.php", programs.PHP, "-S 127.0.0.1:{port} index.php"),
-        ("javac", "Bot.java", programs.JAVA, "Bot.java"),
-    ],
-    ids=["go", "ruby", "php", "java"],
-)
-async def test_a_bot_in_another_language(
-    program: str, file: str, bot: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It reads the profile and a picture, and replies, all over HTTPS to LINE's names."""
-    path = shutil.which(program)
-    if path is None:
-        pytest.skip(f"no {program} on the PATH")
-    (tmp_path / file).write_text(bot)
-    monkeypatch.chdir(tmp_path)
-    command = [path.removesuffix("c") if program == "javac" else path]
-    command += words.format(port=free_port()).split()
-    async with running(*command) as line:
-        ann = line.somebody("Ann")
-        await line.say("hi", source=ann)
-        await line.send_picture(source=ann)
-        size = len(events.image().carried.data)  # pyright: ignore[reportOptionalMemberAccess]
-        assert line.chat(ann).texts == [f"{program.removesuffix('c')} Ann", str(size)]
 
 
 SETS_ITS_WEBHOOK = FRAME.format(bot=NO_SDK, path="/hidden").replace("app.run(port=0)", """

@@ -1,7 +1,18 @@
-"""The smallest bot in each language, on its standard library: no option names the local LINE.
+"""The smallest bot in Go, Ruby, PHP and Java, on its standard library: `make test-line-bots`.
 
-Each answers a text with its language and the name of the person, a picture with its size.
+Not part of `make test`: their compilers and interpreters take more room than everything else.
 """
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from local_line import events
+from local_line.programs import free_port
+
+from .test_run import running
 
 GO = r"""
 package main
@@ -190,3 +201,32 @@ public class Bot {
     }
 }
 """
+
+
+@pytest.mark.parametrize(
+    ("program", "file", "bot", "words"),
+    [
+        ("go", "bot.go", GO, "run bot.go"),
+        ("ruby", "bot.rb", RUBY, "bot.rb"),
+        ("php", "index.php", PHP, "-S 127.0.0.1:{port} index.php"),
+        ("javac", "Bot.java", JAVA, "Bot.java"),
+    ],
+    ids=["go", "ruby", "php", "java"],
+)
+async def test_a_bot_in_another_language(
+    program: str, file: str, bot: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads the profile and a picture, and replies, all over HTTPS to LINE's names."""
+    path = shutil.which(program)
+    if path is None:
+        pytest.skip(f"no {program} on the PATH")
+    (tmp_path / file).write_text(bot)
+    monkeypatch.chdir(tmp_path)
+    command = [path.removesuffix("c") if program == "javac" else path]
+    command += words.format(port=free_port()).split()
+    async with running(*command) as line:
+        ann = line.somebody("Ann")
+        await line.say("hi", source=ann)
+        await line.send_picture(source=ann)
+        size = len(events.image().carried.data)  # pyright: ignore[reportOptionalMemberAccess]
+        assert line.chat(ann).texts == [f"{program.removesuffix('c')} Ann", str(size)]

@@ -16,8 +16,8 @@ import pytest
 from local_line import LocalLine
 from local_line.__main__ import main
 from local_line.certificates import issue
-from local_line.programs import run_program
-from local_line.proxy import proxied
+from local_line.programs import environment, run_program
+from local_line.proxy import Ports, proxied
 
 from tests.fork_server import real_interpreters
 
@@ -90,6 +90,28 @@ handler = Handler()
 """
 
 
+ON_UVLOOP = """
+import json, os
+import aiohttp, httpx2, uvicorn
+URL, TOKEN = "https://api.line.me/v2/bot/message/", os.environ["LINE_CHANNEL_ACCESS_TOKEN"]
+HEADERS = {"Authorization": "Bearer " + TOKEN}
+async def answer(event):
+    texts = [{"type": "text", "text": name} for name in ("aiohttp", "httpx2")]
+    async with aiohttp.ClientSession(headers=HEADERS) as client:
+        body = {"replyToken": event["replyToken"], "messages": texts[:1]}
+        await client.post(URL + "reply", json=body)
+    async with httpx2.AsyncClient(headers=HEADERS) as client:
+        body = {"to": event["source"]["userId"], "messages": texts[1:]}
+        await client.post(URL + "push", json=body)
+async def app(scope, receive, send):
+    for event in json.loads((await receive())["body"])["events"]:
+        await answer(event)
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+uvicorn.run(app, port=int(os.environ["PORT"]), loop="uvloop", lifespan="off")
+"""
+
+
 @asynccontextmanager
 async def running(*words: str) -> AsyncIterator[LocalLine]:
     """The local LINE with that program, as soon as its webhook is known."""
@@ -111,6 +133,16 @@ async def connected(words: tuple[str, ...]) -> AsyncIterator[LocalLine]:
         finally:
             work.cancel()
             await asyncio.wait([work])
+
+
+async def test_a_bot_on_uvloop(tmp_path: Path) -> None:
+    """It resolves names itself; aiohttp looks at no proxy."""
+    pytest.importorskip("uvloop")
+    file = tmp_path / "app.py"
+    file.write_text(ON_UVLOOP)
+    async with running(sys.executable, str(file)) as line:
+        assert (await line.say("hi")).is_ok
+        assert line.chat().texts == ["aiohttp", "httpx2"]
 
 
 @pytest.mark.parametrize(
@@ -278,11 +310,44 @@ def test_the_children_of_the_program_end_with_it() -> None:
         wait_for_end(pid)
 
 
+IGNORES = """
+import os, signal, subprocess, sys, time
+code = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True)"
+words = [sys.executable, "-c", code + "; time.sleep(600)"]
+child = subprocess.Popen(words, stdout=subprocess.PIPE)
+child.stdout.readline()
+folder = os.path.dirname(os.environ["LOCAL_LINE_CA"])
+print(os.getpid(), child.pid, folder, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_nothing_is_left_however_the_command_ends(number: signal.Signals) -> None:
+    """A closed terminal and kill -9 too; a child that ignores SIGTERM is killed."""
+    with command("run", "--port", "0", "--", sys.executable, "-c", IGNORES) as (process, _):
+        program, child, folder = process.stdout.readline().split()
+        process.send_signal(number)
+        process.wait(TIMEOUT)
+        wait_for_end(int(program))
+        wait_for_end(int(child))
+        end = time.monotonic() + TIMEOUT
+        while Path(folder).exists():
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+
+def test_a_program_that_was_killed() -> None:
+    """Its exit code is that of a shell."""
+    code = "import os; os.kill(os.getpid(), 15)"
+    assert main(["run", "--port", "0", "--", sys.executable, "-c", code]) == 128 + 15
+
+
 async def test_a_program_that_does_not_end_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C ends both, whatever the bot does with the signal."""
-    monkeypatch.setattr("local_line.programs._GRACE", 0.1)
+    monkeypatch.setattr("local_line.processes.GRACE", 0.1)
     ready = tmp_path / "ready"
     code = (
         "import pathlib, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
@@ -322,6 +387,69 @@ async def test_other_hosts_are_reached_through_the_proxy(tmp_path: Path) -> None
         writer.write(b"\x16\x03\x01ab")
         assert await reader.read() == b"\x16\x03\x01ab"
         writer.close()
+
+
+@pytest.mark.parametrize(
+    ("upstream", "authorization"),
+    [
+        ("http://127.0.0.1:{port}", b""),
+        ("127.0.0.1:{port}", b""),
+        ("http://ann:p%40ss@127.0.0.1:{port}", b"Proxy-Authorization: Basic YW5uOnBAc3M=\r\n"),
+    ],
+)
+async def test_other_hosts_through_the_proxy_of_before(
+    upstream: str, authorization: bytes, tmp_path: Path
+) -> None:
+    """As of a company: the bot itself no longer knows its name and password."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.readuntil(b"\r\n\r\n"))
+        writer.close()
+
+    other = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = upstream.format(port=other.sockets[0].getsockname()[1])
+    async with other, proxied(1, issue(tmp_path), url) as ports, asyncio.timeout(TIMEOUT):
+        reader, writer = await asyncio.open_connection("127.0.0.1", ports.proxy)
+        head = b"CONNECT elsewhere.example:443 HTTP/1.1\r\nHost: elsewhere.example:443\r\n"
+        writer.write(head + b"\r\n")
+        assert await reader.read() == head + authorization + b"\r\n"
+        writer.close()
+
+
+def test_the_authorities_of_before_are_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a folder, as Ubuntu's, and those of a company in the variable of one client."""
+    names = ("company", "folder", "node")
+    blocks = {name: f"{ssl.PEM_HEADER}\n{name:A<8}\n{ssl.PEM_FOOTER}\n" for name in names}
+    authorities, made = tmp_path / "authorities", tmp_path / "made"
+    for each in (authorities, made):
+        each.mkdir()
+    (authorities / "0a1b2c3d.0").write_text(blocks["folder"])
+    for name in ("company", "node"):
+        (tmp_path / name).write_text(blocks[name])
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "nothing"))
+    monkeypatch.setenv("SSL_CERT_DIR", str(authorities))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "company"))
+    monkeypatch.setenv("NODE_EXTRA_CA_CERTS", str(tmp_path / "node"))
+    issue(made)
+    bundle = (made / "bundle.pem").read_text()
+    assert all(block in bundle for block in blocks.values())
+    assert blocks["node"] in (made / "node.pem").read_text()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("*", ""), ("localhost,.line.me", "localhost"), ("api.line.me, db.example", "db.example")],
+)
+async def test_no_proxy_does_not_lead_past_the_local_line(
+    before: str, after: str, tmp_path: Path
+) -> None:
+    """Go, Java and curl look at it; what it says of other hosts stays."""
+    usual = {"NO_PROXY": before, "no_proxy": before}
+    async with LocalLine() as line:
+        made = environment(line, tmp_path, Ports(1, 2), usual)
+    assert (made["NO_PROXY"], made["no_proxy"]) == (after, after)
 
 
 def test_the_strictest_clients_accept_the_certificate(tmp_path: Path) -> None:

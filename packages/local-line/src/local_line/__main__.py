@@ -97,7 +97,7 @@ async def _run(options: argparse.Namespace) -> int:
         line.journal.on_row = _report
         ended = asyncio.Event()
         if sys.platform != "win32":  # there Ctrl-C is an exception
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 asyncio.get_running_loop().add_signal_handler(number, ended.set)
         print(_greeting(line, options), flush=True)  # who has read it may end us
         if options.command:

@@ -1,10 +1,11 @@
 """A certificate authority for one run: it signs one certificate, for LINE's hosts."""
 
-import os
 import re
 import ssl
 import struct
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from os import environ
 from pathlib import Path
 
 from cryptography import x509
@@ -13,6 +14,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 HOSTS = ("api.line.me", "api-data.line.me", "access.line.me")
+_OF_NODE = "NODE_EXTRA_CA_CERTS"
+_OF_CLIENTS = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+_BLOCK = re.compile(f"{ssl.PEM_HEADER}.*?{ssl.PEM_FOOTER}", re.DOTALL)
 _DAYS = 30
 """How long a run may last."""
 _SIGNS_CERTIFICATES = x509.KeyUsage(
@@ -38,10 +42,13 @@ def issue(folder: Path) -> ssl.SSLContext:
     authority, server = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     ca = _signed("local-line", authority.public_key(), "local-line", authority, is_authority=True)
     leaf = _signed(HOSTS[0], server.public_key(), "local-line", authority, is_authority=False)
-    (folder / "ca.pem").write_bytes(_pem(ca))
+    own = _pem(ca).decode()
+    (folder / "ca.pem").write_text(own)
+    (folder / "node.pem").write_text("".join(_blocks([environ.get(_OF_NODE, "")]) | {own: None}))
     bundle = folder / "bundle.pem"
-    bundle.write_bytes(_usual_authorities() + b"\n" + _pem(ca))
-    (folder / "bundle.jks").write_bytes(_java_store(bundle.read_text("latin-1")))
+    blocks = _usual_authorities() | {own: None}
+    bundle.write_text("".join(blocks))
+    (folder / "bundle.jks").write_bytes(_java_store(list(blocks)))
     (folder / "bundle.ini").write_text(f'curl.cainfo="{bundle}"\nopenssl.cafile="{bundle}"\n')
     secret = folder / "server.pem"
     secret.touch(mode=0o600)
@@ -100,23 +107,35 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-def _java_store(bundle: str) -> bytes:
+def _java_store(blocks: list[str]) -> bytes:
     """A JKS file of them, which Java reads without a password.
 
-    Written by hand, so that no certificate is parsed: some of a system are not well-formed, and
-    the comments between them are in any encoding.
+    Written by hand, so that no certificate is parsed: some of a system are not well-formed.
     """
-    ends = ssl.PEM_HEADER, ssl.PEM_FOOTER
-    texts = re.findall(f"{ends[0]}.*?{ends[1]}", bundle, re.DOTALL)
     entries: list[bytes] = []
-    for number, text in enumerate(texts):
+    for number, text in enumerate(blocks):
         der, alias = ssl.PEM_cert_to_DER_cert(text), b"%d" % number
         head = struct.pack(">IH", 2, len(alias)) + alias + struct.pack(">QH", 0, 5) + b"X.509"
         entries.append(head + struct.pack(">I", len(der)) + der)
     return struct.pack(">III", 0xFEEDFEED, 2, len(entries)) + b"".join(entries)
 
 
-def _usual_authorities() -> bytes:
-    """Those that programs trust already: their variable replaces the list, so it must have all."""
-    usual = os.environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().cafile
-    return Path(usual).read_bytes() if usual and Path(usual).exists() else b""
+def _usual_authorities() -> dict[str, None]:
+    """Those that programs trust already: their variables replace the list, so it must have all."""
+    usual = ssl.get_default_verify_paths()
+    found = _blocks([usual.cafile or ""])
+    if not found and usual.capath:  # as on Ubuntu
+        found = _blocks(sorted(Path(usual.capath).iterdir()))
+    return found | _blocks([environ.get(name, "") for name in (*_OF_CLIENTS, _OF_NODE)])
+
+
+def _blocks(files: Iterable[Path | str]) -> dict[str, None]:
+    """The certificates in them, each once; comments between them are in any encoding."""
+    found: dict[str, None] = {}
+    for each in files:
+        try:
+            text = Path(each).read_text("latin-1")
+        except OSError:  # not there, or a folder
+            continue
+        found |= dict.fromkeys(f"{block}\n" for block in _BLOCK.findall(text))
+    return found

@@ -5,15 +5,15 @@ Its environment leads LINE's hosts here; nothing outside of that process and its
 
 import asyncio
 import os
-import signal
 import socket
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
+from . import processes
 from .certificates import HOSTS, issue
 from .local import LocalLine
 from .proxy import Ports, proxied
@@ -29,13 +29,12 @@ TOKENS = (
     "LINE_CHANNEL_ACCESSTOKEN", "LINE_ACCESS_TOKEN", "LINE_TOKEN", "ChannelAccessToken",
 )  # fmt: skip
 """As LINE's examples in Go, PHP, Ruby, Node and Python call them, and published bots."""
+_DIRECT = ("NO_PROXY", "no_proxy")
 _HOOKS = Path(__file__).parent / "hooks"
 _LOOK = 0.3
 """Seconds between two looks at the ports of the program."""
 _LONGEST_LOOK = 5.0
 """The same, while none of them takes a webhook: each look is in the bot's log."""
-_GRACE = 5.0
-"""Seconds that the program has to end, before it is killed."""
 
 
 async def run_program(line: LocalLine, command: Sequence[str], *, finds_webhook: bool) -> int:
@@ -43,10 +42,28 @@ async def run_program(line: LocalLine, command: Sequence[str], *, finds_webhook:
     with TemporaryDirectory(prefix="local-line-") as name:
         context = issue(Path(name))
         port = int(line.api_base.rpartition(":")[2])
-        upstream = os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy") or ""
-        async with proxied(port, context, upstream) as ports:
+        async with proxied(port, context, _upstream(os.environ)) as ports:
             facts = environment(line, Path(name), ports, os.environ)
             return await _watch(line, command, facts, finds_webhook=finds_webhook)
+
+
+def _upstream(usual: Mapping[str, str]) -> str:
+    """The proxy by which the program would reach other hosts; or nothing."""
+    if any(usual.get(name) == "*" for name in _DIRECT):
+        return ""
+    names = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
+    return next(filter(None, map(usual.get, names)), "")
+
+
+def _without_line(hosts: str) -> str:
+    """The list of NO_PROXY, without what names LINE's hosts."""
+    names = [each.strip() for each in hosts.split(",")]
+    kept = [each for each in names if each != "*" and not _is_of_line(each.lstrip("*."))]
+    return ",".join(kept)
+
+
+def _is_of_line(name: str) -> bool:
+    return bool(name) and any(f".{host}".endswith(f".{name}") for host in HOSTS)
 
 
 def environment(
@@ -64,9 +81,10 @@ def environment(
     changed = {
         "HTTPS_PROXY": proxy, "https_proxy": proxy, "SSL_CERT_FILE": bundle,
         "REQUESTS_CA_BUNDLE": bundle, "CURL_CA_BUNDLE": bundle,
-        "NODE_EXTRA_CA_CERTS": str(folder / "ca.pem"), "LOCAL_LINE_CA": str(folder / "ca.pem"),
+        "NODE_EXTRA_CA_CERTS": str(folder / "node.pem"), "LOCAL_LINE_CA": str(folder / "ca.pem"),
         "LOCAL_LINE_HOSTS": " ".join(HOSTS), "LOCAL_LINE_TLS_PORT": str(ports.tls),
     }  # fmt: skip
+    changed |= {name: _without_line(usual[name]) for name in _DIRECT if name in usual}
     added = {
         "NODE_OPTIONS": (" ", f'--require "{_HOOKS / "node.cjs"}"'),
         "PYTHONPATH": (os.pathsep, str(_HOOKS / "python")),
@@ -91,29 +109,15 @@ async def _watch(
     if not finds_webhook:
         looking.cancel()
     try:
-        return await process.wait()
+        with processes.watched(process.pid, Path(facts["LOCAL_LINE_CA"]).parent):
+            code = await process.wait()
+        return code if code >= 0 else 128 - code  # killed by a signal: as a shell says it
     finally:
         looking.cancel()
         await asyncio.wait([looking])
         if process.returncode is None:
-            await _end(process)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """That program, and what it has started: `go run` and reloaders do not end it themselves."""
-    family = _family(process.pid) if sys.platform == "linux" else {process.pid}
-    _signal(family, signal.SIGTERM)
-    try:
-        await asyncio.wait_for(process.wait(), _GRACE)
-    except TimeoutError:
-        _signal(family, signal.SIGKILL)
-        await process.wait()
-
-
-def _signal(pids: Collection[int], number: int) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
+            await asyncio.to_thread(processes.end, process.pid, processes.GRACE)
+            await process.wait()
 
 
 async def _follow(line: LocalLine, pid: int, usual: int) -> None:
@@ -123,7 +127,7 @@ async def _follow(line: LocalLine, pid: int, usual: int) -> None:
     """
     found, refused, pause = "", set[int](), _LOOK
     while True:
-        ports = await asyncio.to_thread(listening, pid, usual)
+        ports = await asyncio.to_thread(_ports, pid, usual)
         if line.webhook_url != found or urlsplit(found).port not in ports:
             found = await _first_webhook(line, ports)
             line.webhook_url = found or line.webhook_url
@@ -154,55 +158,13 @@ def _report(found: str, refused: Collection[int]) -> None:
         print(f"local-line: {words}", file=sys.stderr, flush=True)
 
 
-def listening(pid: int, usual: int) -> list[int]:
-    """The ports at which that process and its children listen; elsewhere than on Linux, *usual*."""
-    if sys.platform != "linux":
-        with closing(socket.socket()) as probe:
-            probe.settimeout(1.0)
-            return [usual] if probe.connect_ex(("127.0.0.1", usual)) == 0 else []
-    inodes = {inode for each in _family(pid) for inode in _sockets(each)}
-    return sorted(port for inode, port in _listeners() if inode in inodes)
-
-
-def _family(pid: int) -> set[int]:
-    """That process and all below it."""
-    parents: dict[int, int] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            stat = (folder / "stat").read_text()
-        except OSError:  # it has just ended
-            continue
-        parents[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
-    found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
-
-
-def _sockets(pid: int) -> set[str]:
-    found: set[str] = set()
-    try:
-        for link in Path(f"/proc/{pid}/fd").iterdir():
-            target = os.readlink(link)
-            if target.startswith("socket:["):
-                found.add(target[8:-1])
-    except OSError:  # it has just ended, or a file was closed
-        pass
-    return found
-
-
-def _listeners() -> list[tuple[str, int]]:
-    found: list[tuple[str, int]] = []
-    for table in ("tcp", "tcp6"):
-        try:
-            rows = Path(f"/proc/net/{table}").read_text().splitlines()[1:]
-        except OSError:  # no IPv6
-            continue
-        for row in rows:
-            parts = row.split()
-            if parts[3] == "0A":
-                found.append((parts[9], int(parts[1].rpartition(":")[2], 16)))
-    return found
+def _ports(pid: int, usual: int) -> list[int]:
+    """Where it listens; elsewhere than on Linux, *usual*."""
+    if sys.platform == "linux":
+        return processes.listening(pid)
+    with closing(socket.socket()) as probe:
+        probe.settimeout(1.0)
+        return [usual] if probe.connect_ex(("127.0.0.1", usual)) == 0 else []
 
 
 def free_port() -> int:

@@ -2,9 +2,10 @@
 
 import asyncio
 import ssl
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from .certificates import HOSTS
 
@@ -22,7 +23,7 @@ class Ports:
 
 @asynccontextmanager
 async def proxied(api_port: int, context: ssl.SSLContext, upstream: str) -> AsyncIterator[Ports]:
-    """Until the end. *upstream*: the proxy for other hosts, an `http://` URL or nothing."""
+    """Until the end. *upstream*: the proxy for other hosts, its URL or nothing."""
     door = _Door(api_port, upstream)
     async with AsyncExitStack() as stack:
         tls = await stack.enter_async_context(_listening(door.serve_line, context))
@@ -45,7 +46,7 @@ class _Door:
     def __init__(self, api_port: int, upstream: str) -> None:
         self.tls_port = 0
         self._api_port = api_port
-        self._upstream = urlsplit(upstream)
+        self._upstream = urlsplit(upstream if "://" in upstream else f"http://{upstream}")
         self._tasks: set[asyncio.Task[None]] = set()
 
     def end(self) -> None:
@@ -86,14 +87,19 @@ class _Door:
         if host in HOSTS:
             server = await asyncio.open_connection("127.0.0.1", self.tls_port)
         elif self._upstream.hostname:
-            server = await asyncio.open_connection(self._upstream.hostname, self._upstream.port)
-            server[1].write(head)
+            server = await self._open_upstream(self._upstream.hostname)
+            server[1].write(head[:-2] + _authorization(self._upstream) + b"\r\n")
             await _join(client, server)
             return
         else:
             server = await asyncio.open_connection(host.strip("[]"), int(port))
         client[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         await _join(client, server)
+
+    async def _open_upstream(self, host: str) -> Streams:
+        secure = self._upstream.scheme == "https"
+        port = self._upstream.port or (443 if secure else 80)
+        return await asyncio.open_connection(host, port, ssl=secure or None)
 
     async def _forward(self, client: Streams, head: bytes, target: str) -> None:
         """Old clients (axios 0) send whole URLs to a proxy, in the clear."""
@@ -111,6 +117,14 @@ class _Door:
         # One request for each connection: the next one would have to be read, too.
         server[1].write(b"\r\n".join([first, b"Connection: close", *kept]))
         await _join(client, server)
+
+
+def _authorization(proxy: SplitResult) -> bytes:
+    """The header for the name and the password in its URL; they are not given to the program."""
+    if proxy.username is None:
+        return b""
+    pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+    return b"Proxy-Authorization: Basic " + b64encode(pair.encode()) + b"\r\n"
 
 
 def _is_connection(line: bytes) -> bool:

@@ -5,6 +5,7 @@ of certificates, so names are resolved here, and the CA is trusted for LINE's ho
 """
 
 import importlib
+import importlib.util
 import os
 import socket
 import ssl
@@ -20,10 +21,14 @@ def _name(host: Any) -> Any:
     return host.decode("ascii", "replace") if isinstance(host, bytes) else host
 
 
-def _getaddrinfo(host: Any, port: Any, *args: Any, **named: Any) -> Any:
+def _address(host: Any, port: Any) -> Any:
     if _name(host) in _HOSTS and str(port) in ("443", "https"):
-        host, port = "127.0.0.1", int(os.environ["LOCAL_LINE_TLS_PORT"])
-    return _resolve(host, port, *args, **named)
+        return "127.0.0.1", int(os.environ["LOCAL_LINE_TLS_PORT"])
+    return host, port
+
+
+def _getaddrinfo(host: Any, port: Any, *args: Any, **named: Any) -> Any:
+    return _resolve(*_address(host, port), *args, **named)
 
 
 def _trust(context: ssl.SSLContext, host: Any) -> None:
@@ -41,7 +46,29 @@ def _bio(self: Any, *args: Any, **named: Any) -> Any:
     return _wrap_bio(self, *args, **named)
 
 
+class _Uvloop:
+    """Waits for the import of uvloop, which resolves names itself."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "uvloop":
+            return None
+        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        spec: Any = importlib.util.find_spec(name)
+        if spec is not None:
+            execute = spec.loader.exec_module
+            spec.loader.exec_module = lambda module: (execute(module), _lead(module.Loop))
+        return spec
+
+
+def _lead(loop: Any) -> None:
+    resolve = loop.getaddrinfo
+    loop.getaddrinfo = lambda self, host, port, **named: resolve(
+        self, *_address(host, port), **named
+    )
+
+
 if _HOSTS:
+    sys.meta_path.insert(0, _Uvloop())  # type: ignore[arg-type]
     socket.getaddrinfo = _getaddrinfo
     ssl.SSLContext.wrap_socket = _socket  # type: ignore[method-assign]
     ssl.SSLContext.wrap_bio = _bio  # type: ignore[method-assign]

@@ -89,6 +89,12 @@ _NO = re.compile(
 )
 
 
+_RIGHT = re.compile(
+    r"(?:對|是|嗯|恩|好|沒錯|没错|正確|就是|yes|yeah|yep|ok|right|はい|そう)[的啊呀喔對嗯恩です]*"
+)
+"""To 您是說板橋嗎？"""
+
+
 def _is_sure(said: str) -> str:
     """yes, no, or empty: neither."""
     return "yes" if _YES.fullmatch(said) else "no" if _NO.fullmatch(said) else ""
@@ -98,16 +104,23 @@ def _is_sure(said: str) -> str:
 
 
 _NUMBER = re.compile(r"第?\s*([0-9]{1,2}|[一二兩三四五六七八九十])\s*(?:個|號|項|\.)?")
+_KINDS = {"市": "市", "市區": "市", "city": "市", "縣": "縣", "県": "縣", "county": "縣"}
+"""新竹市 or 新竹縣."""
 _DIGITS = {name: number for number, name in enumerate("一二三四五六七八九十", 1)} | {"兩": 2}
 
 
 def _chosen(said: str, choices: Sequence[str]) -> Place | None:
     """The one of *choices* that *said* is: by its number, or by a part of its name."""
     places = [place for code in choices if (place := atlas.by_code(code))]
+    if len(places) == 1 and _RIGHT.fullmatch(said):
+        return places[0]
     if match := _NUMBER.fullmatch(said):
         number = int(match[1]) if match[1].isdecimal() else _DIGITS[match[1]]
         return places[number - 1] if 1 <= number <= len(places) else None
     name = fold(said)
+    if kind := _KINDS.get(said):
+        of_kind = [each for each in places if each.name.endswith(kind)]
+        return of_kind[0] if len(of_kind) == 1 else None
     if len(name) < 2:
         return None
     found = [each for each in places if name in fold(each.name)]
@@ -170,9 +183,9 @@ def _with_fields(data: str, question: Question) -> str:
 
 _GOES_ON = re.compile(
     r"^(?:那麼?(?!瑪夏|霸|羅|拔)|換|還有|然後|改|啊|how about|what about|and )|[呢咧勒捏]$"
-    r"|^[^のはが]{1,8}は$"
+    r"|^[^のはが]{1,8}は$|也[會是要有能]"
 )
-"""那高雄呢, 後天呢, 高雄は: about the same as before."""
+"""那高雄呢, 後天呢, 高雄は, 高雄也會嗎: about the same as before."""
 
 
 def _follow_up(intent: Intent, said: str, before: Conversation) -> Intent:

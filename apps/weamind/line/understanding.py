@@ -59,7 +59,7 @@ _AROUND_WORDS = """
 台鐵 捷運 搭火車 坐火車 接小孩 帶小孩 小孩 去接 到時候 到時 看得到 雲海 螢火蟲
 換成 換 改成 我住 我搬到 我搬來 搬到 搬來 要爬 去爬 爬
 烤肉 野餐 賞櫻 賞楓 賞花 泡湯 玩水 衝浪 浮潛 潛水 釣魚 打球 散步 慢跑 遛狗 拍照 看夜景 看煙火 演唱會
-告訴我 我人 哪邊 哪裡 哪個 哪一個 比較
+也會 也是 也要 也有 也能 也 告訴我 我人 哪邊 哪裡 哪個 哪一個 比較
 那 呢 嗎 結果 所以 不過 然後 啊 喔 欸 誒 又 幹 靠 真的 好像
 """
 _ENGLISH_AROUND_WORDS = """
@@ -68,7 +68,7 @@ get any a an to going gonna this be on ok okay very much so right today's what's
 """
 _AROUND = re.compile(
     "|".join(sorted(_AROUND_WORDS.split(), key=len, reverse=True))
-    + r"|[ㄅ-ㄩ]|[ぁ-ん]+|[勒咧捏](?=\W*$)"
+    + r"|[ㄅ-ㄩ]|[ぁ-ん]+|[勒咧捏無毋袂](?=\W*$)"
     + rf"|(?<![a-z'-])(?:{'|'.join(_ENGLISH_AROUND_WORDS.split())})(?![a-z'-])"
 )
 """What people say around a place and a question, beyond what the search leaves out by itself."""

@@ -41,7 +41,7 @@ class When:
 _DAYS = {
     "前天": -2, "昨天": -1, "昨日": -1, "昨晚": -1, "今天": 0, "今日": 0, "今晚": 0, "今早": 0,
     "今夜": 0, "明天": 1, "明日": 1, "明早": 1, "明晚": 1, "明仔載": 1, "明仔日": 1, "明兒": 1,
-    "後天": 2, "后天": 2, "大後天": 3,
+    "今仔日": 0, "明仔": 1,     "後天": 2, "后天": 2, "大後天": 3,
     "yesterday": -1, "today": 0, "tonight": 0, "tomorrow": 1, "tmr": 1,
 }  # fmt: skip
 _NAMES = {-2: "前天", -1: "昨天", 0: "今天", 1: "明天", 2: "後天", 3: "大後天"}
@@ -52,7 +52,7 @@ _PARTS = {
 """From which hour to which, of the day on which it begins."""
 _ALSO = {
     "清早": "清晨", "透早": "清晨", "天光": "清晨", "中晝": "中午", "下晡": "下午", "暗時": "晚上",
-    "暗暝": "晚上", "下昏": "晚上",
+    "暗暝": "晚上", "暝時": "晚上", "下昏": "晚上", "早起": "早上",
     "一早": "早上", "早晨": "早上", "早": "早上", "morning": "早上", "午後": "下午",
     "afternoon": "下午", "黃昏": "傍晚", "晚間": "晚上", "夜晚": "晚上", "夜裡": "晚上",
     "晚": "晚上", "夜": "晚上", "tonight": "晚上", "evening": "晚上", "night": "晚上",
@@ -81,6 +81,10 @@ _WEEK_WORDS = re.compile(
 _LAST_WEEK = re.compile(r"上個?週(?![一二三四五六日末\d]|天(?!氣))|last week")
 _NEXT_WEEK = re.compile(r"下個?週(?![一二三四五六日末\d]|天(?!氣))|next week")
 _NEXT_MONTH = re.compile(r"下下?個?月(?:初|底)?|next month")
+_NEXT_YEAR = re.compile(r"明年(?!\s*\d)|next year")
+_MONTHS_LATER = re.compile(
+    r"(?:\d{1,2}|[一二兩三四五六七八九十幾])個?月[之以]?[後后]|半年[之以]?[後后]"
+)
 _WEEKEND = re.compile(r"(下個?|這個?|本|上個?)?(?:週末|假日)|(next |this )?weekend")
 _BOTH = re.compile(r"明後(?:天|兩天)|明天[和跟與、到]後天")
 _TODAY_AND_TOMORROW = re.compile(
@@ -108,7 +112,7 @@ _ADDRESS = re.compile(r"(?:[路巷弄段道]|(?<!老)街)(?:[\d一二三四五�
 _RELATIVE = re.compile(
     "("
     + "|".join(sorted(_DAYS, key=len, reverse=True))
-    + r")(?:[的之]?([早晚夜])(?![上晨間安點]))?"
+    + r")(?:[的之]?([早晚夜])(?![上晨間安點起]))?"
 )
 _PART = re.compile(
     "|".join(sorted([*_PARTS, *(each for each in _ALSO if len(each) > 1)], key=len, reverse=True))
@@ -198,11 +202,17 @@ def _next_month(now: datetime) -> When:
     return When("下個月", _midnight(first, now), _midnight(first, now, 28))
 
 
+def _next_year(now: datetime) -> When:
+    first = date(now.year + 1, 1, 1)
+    return When("明年", _midnight(first, now), _midnight(first, now, 28))
+
+
 _WHOLE = (
     (_SOON_WORDS, _soon), (_NOW, _now), (_BOTH, _days("明後天", 1, 2)),
     (_TODAY_AND_TOMORROW, _days("今明兩天", 0, 2)), (_NEXT_WEEK, _next_week),
     (_LAST_WEEK, _last_week),
-    (_NEXT_MONTH, _next_month), (_WEEK_WORDS, _days("未來一週", 0, 7)),
+    (_NEXT_MONTH, _next_month), (_NEXT_YEAR, _next_year),
+    (_MONTHS_LATER, _days("幾個月後", 30, 28)), (_WEEK_WORDS, _days("未來一週", 0, 7)),
     (_FEW_WORDS, _days("接下來幾天", 0, _FEW_DAYS)),
 )  # fmt: skip
 

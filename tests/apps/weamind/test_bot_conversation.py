@@ -67,6 +67,45 @@ def test_a_choice_by_number_or_name(words: str) -> None:
     assert intent.question.topic == "rain"
 
 
+@pytest.mark.parametrize("words", ["對", "是的", "嗯嗯", "沒錯", "對啊！", "yes", "好", "はい"])
+def test_yes_to_the_only_place(words: str) -> None:
+    """您是說新北市板橋區嗎？ To a question with two places it is no answer."""
+    intent = after(open_choice("which", (place(BANQIAO),), Question("rain")), words)
+    assert (intent.kind, intent.places) == ("forecast", (place(BANQIAO),))
+    assert intent.question.topic == "rain"
+    assert after(open_choice("which", search("信義區").places), words).kind != "forecast"
+
+
+def test_no_to_the_only_place() -> None:
+    """It is not searched for a place of that name."""
+    before = open_choice("which", (place(BANQIAO),), Question("rain"))
+    assert after(before, "不是").data == after(before, "不對").data == "cancel"
+
+
+@pytest.mark.parametrize(
+    ("words", "county"),
+    [
+        ("縣", "新竹縣"),
+        ("市", "新竹市"),
+        ("市區", "新竹市"),
+        ("city", "新竹市"),
+        ("county", "新竹縣"),
+    ],
+)
+def test_a_choice_by_what_it_is(words: str, county: str) -> None:
+    """新竹, of which there are two."""
+    assert after(open_choice("which", search("新竹").places), words).places[0].county == county
+
+
+@pytest.mark.parametrize("words", ["高雄也會嗎", "高雄也是嗎？", "高雄也會下雨嗎"])
+def test_the_same_of_another_place(words: str) -> None:
+    """The day is that of the question before."""
+    asked = understand("台北明天會下雨嗎", private=True, mentioned=False, search=search)
+    intent = after(answered(asked.places, asked.question), words)
+    assert (intent.kind, intent.places[0].county) == ("forecast", "高雄市")
+    assert intent.question == asked.question
+
+
 @pytest.mark.parametrize("words", ["3", "99", "0", "第九個", "信義"])
 def test_no_choice(words: str) -> None:
     """A number that is not there, and a name that all of them have."""

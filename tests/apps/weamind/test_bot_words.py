@@ -162,6 +162,16 @@ async def test_a_group_is_offered_nothing_that_is_refused_there(run_bot: RunBot)
 # ------------------------------------------------------------------------------- words
 
 
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [("今仔日台南熱毋", "forecast"), ("明仔早起台中會冷無", "forecast"), ("今仔日會熱無", "own"),
+     ("今仔日熱死人", "own")],
+)  # fmt: skip
+def test_questions_in_taiwanese(words: str, kind: str) -> None:
+    """無 and 毋 at the end ask; they belong to no name."""
+    assert understand(words, private=True, mentioned=False, search=search).kind == kind
+
+
 def test_words_that_are_said_in_taiwan() -> None:
     """Rain and snow have the names of Taiwan's forecasts, not those of tables of codes."""
     words = {sky.text for code in range(100) if (sky := from_wmo(code, night=False))}

@@ -140,7 +140,10 @@ async def test_a_run_that_cannot_start_leaves_the_file_alone(tmp_path: Path) -> 
         assert file.read_bytes() == written
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"version": 99}', '{"version": 1}'])
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", '{"version": 99}', '{"version": 1}', '{"channel": null}', '{"channel": {"a": 1}}'],
+)
 def test_a_file_that_is_something_else(
     text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,6 +153,43 @@ def test_a_file_that_is_something_else(
     assert main(["--state", str(file), "--port", "0"]) == 1
     assert capsys.readouterr().err.count("\n") == 1
     assert file.read_text() == text
+
+
+@pytest.mark.only_on("linux", "darwin")
+async def test_two_runs_with_one_file(tmp_path: Path) -> None:
+    """The later one does not start, and takes nothing from the first; after its end it does."""
+    file = tmp_path / "line.json"
+    async with LocalLine(state=file) as line:
+        line.somebody("Ann")
+        with pytest.raises(OSError, match="in use by another local-line"):
+            await LocalLine(state=file).__aenter__()
+    async with LocalLine(state=file) as line:
+        assert line.channel.secret in file.read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["line.json"]
+
+
+async def test_half_of_an_emoji_is_kept(tmp_path: Path) -> None:
+    """As bots send it that cut a text by UTF-16 units."""
+    file = tmp_path / "line.json"
+    async with LocalLine(state=file) as line:
+        message = {"type": "text", "text": "half \ud83d"}
+        body = json.dumps({"to": line.me.chat_id, "messages": [message]}).encode()
+        headers = {"Content-Type": "application/json"}
+        await line.connect(quiet)
+        await line.follow()
+        await Client(line)("POST", "/v2/bot/message/push", content=body, headers=headers)
+    assert LocalLine(state=file).chat().texts == ["half \ud83d"]
+
+
+@pytest.mark.only_on("linux")
+def test_a_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One sentence that names the file; what was there stays."""
+    assert main(["run", "--state", str(tmp_path / "line.json"), "--port", "0", "--", "true"]) == 0
+    before = (tmp_path / "line.json").read_bytes()
+    (tmp_path / "line.json.new").symlink_to("/dev/full")
+    assert main(["run", "--state", str(tmp_path / "line.json"), "--port", "0", "--", "true"]) == 1
+    assert "line.json: No space left on device" in capsys.readouterr().err
+    assert (tmp_path / "line.json").read_bytes() == before
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from .panel import ChatPanel
 from .platform import Platform
 from .routes import create_page
-from .state import kept, read, restore, snapshot, write
+from .state import StateFile, kept, read, restore, snapshot
 
 _SHUTDOWN_LIMIT = 2.0
 """The most that answers under way may take at the end, in seconds."""
@@ -66,18 +66,21 @@ class LocalLine(Platform):
         self._address = (host, port)
 
     async def __aenter__(self) -> "LocalLine":
-        """OSError: the port is taken, or the state cannot be written."""
+        """OSError: the port is taken, or the state cannot be written or is that of another run."""
         panel = ChatPanel(self)
         host, port = self._address
         async with AsyncExitStack() as serving:
+            file = None if self._file is None else StateFile(self._file)
+            if file is not None:
+                serving.callback(file.close)
             await super().__aenter__()
-            if self._file is not None:
-                await serving.enter_async_context(kept(self, self._file))
+            if file is not None:
+                await serving.enter_async_context(kept(self, file))
             serving.push_async_exit(super().__aexit__)
             app = create_page(panel)
             url = await serving.enter_async_context(served(app, host=host, port=port))
-            if self._file is not None:
-                write(self._file, snapshot(self))
+            if file is not None:
+                file.write(snapshot(self))
             # What happens first at the end: streams, and delayed answers, would not end.
             serving.push_async_callback(panel.end_requests)
             serving.callback(self.faults.end)

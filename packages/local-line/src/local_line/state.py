@@ -9,17 +9,22 @@ import asyncio
 import json
 import logging
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from errno import EBUSY
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 from .platform import Platform
 from .sources import Source
 
+if sys.platform != "win32":
+    import fcntl
+
 Json = dict[str, Any]
 VERSION = 1
+_CHANNEL = ("secret", "access_token", "channel_id", "bot_id", "basic_id")
 _PAUSE = 1.0
 """Seconds between two looks whether there is something to write."""
 _log = logging.getLogger("local_line")
@@ -36,31 +41,73 @@ def read(file: Path) -> Json:
         return {}
     except ValueError:
         state = None
-    if not isinstance(state, dict) or state.get("version", VERSION) != VERSION:
+    if not isinstance(state, dict) or not _is_state(state):
         raise ValueError(f"{file} is no state of this version of local-line")
     return state
 
 
-def write(file: Path, state: Json) -> None:
-    """Whole or not at all, and for the owner's eyes: the channel's secret is in it."""
-    text = json.dumps(state, ensure_ascii=False)
-    with NamedTemporaryFile("w", dir=file.parent, encoding="utf-8", delete=False) as draft:
+def _is_state(state: Json) -> bool:
+    channel = state.get("channel", {})
+    is_channel = isinstance(channel, dict) and channel.keys() <= {*_CHANNEL}
+    return is_channel and state.get("version", VERSION) == VERSION
+
+
+class StateFile:
+    """The file, held: no other run writes it meanwhile. A kill lets it go, too."""
+
+    def __init__(self, file: Path) -> None:
+        """OSError: it cannot be opened, or another run holds it."""
+        self._file = file
+        self._draft = file.with_name(f"{file.name}.new")
+        self._held = _locked(file)
+
+    def write(self, state: Json) -> None:
+        """Whole or not at all, and for the owner's eyes: the channel's secret is in it."""
         try:
-            draft.write(text)
-            draft.flush()
-            os.replace(draft.name, file)
-        except BaseException:
-            os.unlink(draft.name)
+            with open(self._draft, "wb", opener=_private) as draft:
+                draft.write(json.dumps(state).encode())
+            held = _locked(self._draft)
+            os.replace(self._draft, self._file)
+        except OSError as error:
+            self._draft.unlink(missing_ok=True)
+            error.filename = str(self._file)
             raise
+        self.close()
+        self._held = held
+
+    def close(self) -> None:
+        """Another run may have it."""
+        if self._held is not None:
+            os.close(self._held)
+
+
+def _private(file: str, flags: int) -> int:
+    return os.open(file, flags, 0o600)
+
+
+def _locked(file: Path) -> int | None:
+    """Its descriptor; on Windows none: an open file cannot be replaced there."""
+    if sys.platform == "win32":
+        return None
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.path.samestat(os.fstat(descriptor), os.stat(file)):
+            raise BlockingIOError  # the one that holds it has just written
+    except BlockingIOError:
+        os.close(descriptor)
+        raise OSError(EBUSY, "in use by another local-line", str(file)) from None
+    except OSError:  # a file system without locks
+        pass
+    return descriptor
 
 
 def snapshot(platform: Platform) -> Json:
     """All that is kept of *platform*, as JSON."""
     channel = platform.channel
-    names = ("secret", "access_token", "channel_id", "bot_id", "basic_id")
     return {
         "version": VERSION,
-        "channel": {name: getattr(channel, name) for name in names},
+        "channel": {name: getattr(channel, name) for name in _CHANNEL},
         "me": platform.me.chat_id,
         "used": platform.used,
         "last_message": platform.last_number,
@@ -92,7 +139,7 @@ def restore(platform: Platform, state: Json) -> None:
 
 
 @asynccontextmanager
-async def kept(platform: Platform, file: Path) -> AsyncIterator[None]:
+async def kept(platform: Platform, file: StateFile) -> AsyncIterator[None]:
     """It is written a second after each change, and at the end."""
     saving = asyncio.create_task(_keep(platform, file))
     try:
@@ -101,10 +148,10 @@ async def kept(platform: Platform, file: Path) -> AsyncIterator[None]:
         saving.cancel()
         await asyncio.wait([saving])
     # Not after an error: a run that could not start has nothing to say about the one that did.
-    write(file, snapshot(platform))
+    file.write(snapshot(platform))
 
 
-async def _keep(platform: Platform, file: Path) -> None:
+async def _keep(platform: Platform, file: StateFile) -> None:
     saved, is_failing = platform.journal.changes, False
     while True:
         await asyncio.sleep(_PAUSE)
@@ -112,9 +159,9 @@ async def _keep(platform: Platform, file: Path) -> None:
         if changes == saved:
             continue
         try:
-            write(file, snapshot(platform))
+            file.write(snapshot(platform))
             saved, is_failing = changes, False
         except OSError as error:
             if not is_failing:  # said once, tried again each second
-                _log.warning("%s cannot be written: %s", file, error.strerror)
+                _log.warning("%s cannot be written: %s", error.filename, error.strerror)
             is_failing = True

@@ -55,6 +55,18 @@ def test_a_conversation(page: Any, stage: Stage) -> None:
     assert [event["message"]["text"] for event in stage.bot.events] == ["天氣", "我選臺北"]
 
 
+def test_what_was_being_written_is_there_after_a_reload(page: Any, stage: Stage) -> None:
+    """Once: what was sent is not written again."""
+    page.locator("#say").fill("half\na thought")
+    page.reload()
+    expect(page.locator("#say")).to_have_value("half\na thought")
+    page.locator("#say").press("Enter")
+    expect(page.locator(".row.mine .said")).to_have_text("half\na thought")
+    page.reload()
+    expect(page.locator(".row.mine .said")).to_have_text("half\na thought")
+    expect(page.locator("#say")).to_have_value("")
+
+
 def test_what_was_said_is_there_after_a_reload(page: Any, stage: Stage) -> None:
     """The chat, its quick replies and the log: a phone does not forget."""
     stage.bot.says = lambda event: [text("哪裡？", "臺北")]

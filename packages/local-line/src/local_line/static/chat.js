@@ -123,6 +123,13 @@ $("#say").addEventListener("keydown", (event) => {
   $("#say-form").requestSubmit();
 });
 
+// A reload, as after each change of a bot, does not lose what is being written.
+const DRAFT = `local-line draft ${person}`;
+try { $("#say").value = sessionStorage.getItem(DRAFT) ?? ""; } catch { /* it may not be stored */ }
+addEventListener("pagehide", () => {
+  try { sessionStorage.setItem(DRAFT, $("#say").value); } catch { /* it is gone with the page then */ }
+});
+
 function quote(entry) {
   quoted = entry;
   $("#quoting").hidden = !entry;

@@ -16,7 +16,7 @@ import pytest
 from local_line import LocalLine
 from local_line.__main__ import main
 from local_line.certificates import issue
-from local_line.programs import environment, run_program
+from local_line.programs import environment, first_webhook, run_program
 from local_line.proxy import Ports, proxied
 
 from tests.fork_server import real_interpreters
@@ -309,6 +309,19 @@ def test_the_children_of_the_program_end_with_it() -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(TIMEOUT) == 0
         wait_for_end(pid)
+
+
+async def test_a_port_that_never_answers() -> None:
+    """As that of a debugger: it is asked once, not at every path."""
+    asked: list[asyncio.StreamWriter] = []
+    silent = await asyncio.start_server(lambda _, writer: asked.append(writer), "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    async with LocalLine(webhook_timeout=0.2) as line, asyncio.timeout(TIMEOUT):
+        assert await first_webhook(line, [port]) == ""
+    for writer in asked:
+        writer.close()
+    silent.close()
+    assert len(asked) == 1
 
 
 IGNORES = """

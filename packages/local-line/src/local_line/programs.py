@@ -129,7 +129,7 @@ async def _follow(line: LocalLine, pid: int, usual: int) -> None:
     while True:
         ports = await asyncio.to_thread(_ports, pid, usual)
         if line.webhook_url != found or urlsplit(found).port not in ports:
-            found = await _first_webhook(line, ports)
+            found = await first_webhook(line, ports)
             line.webhook_url = found or line.webhook_url
             _report(found, set(ports) - refused)
             refused |= set(ports)
@@ -137,14 +137,17 @@ async def _follow(line: LocalLine, pid: int, usual: int) -> None:
         await asyncio.sleep(pause)
 
 
-async def _first_webhook(line: LocalLine, ports: Sequence[int]) -> str:
+async def first_webhook(line: LocalLine, ports: Sequence[int]) -> str:
     """The address of the first that takes a signed webhook without events; or nothing."""
     path = urlsplit(line.webhook_url).path
     for port in ports:
         for each in dict.fromkeys([path or PATHS[0], *PATHS]):
             url = f"http://127.0.0.1:{port}{each}"
-            if (await line.verify(url)).is_ok:
+            answer = await line.verify(url)
+            if answer.is_ok:
                 return url
+            if answer.reason == "request_timeout":  # no server of HTTP, such as a debugger
+                break
     return ""
 
 

@@ -365,11 +365,14 @@ class UniqueKey:
         """The same as `queue_request`, which waits for a moment."""
         return self.queue_request(key, job_id)._replace(options=self.options.look)
 
-    def replaced_request(self, replaced: Replaced, job_id: str) -> ClaimRequest:
-        """The record that job *job_id* is there in place of another one."""
+    def replaced_request(
+        self, replaced: Replaced, job_id: str, *, wait: bool = False
+    ) -> ClaimRequest:
+        """The record that job *job_id* is there in place of another one; *wait*: for a producer."""
         options = ClaimOptions(
-            window=max(replaced.remaining, 1.0), after="hold", on_outage=self.options.on_outage
-        )
+            window=max(replaced.remaining, 1.0), after="hold", lease=self.options.lease,
+            wait=self.options.patient_claim.wait if wait else 0, on_outage=self.options.on_outage,
+        )  # fmt: skip
         return ClaimRequest(replaced.key, options, None, RUN_NAME, job_id)
 
     def delay_of(self, replaced: Replaced, delay: float) -> float:

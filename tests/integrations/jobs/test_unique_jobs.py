@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dibs import Dibs, Duplicate, Event, UsageError
+from dibs import Dibs, Duplicate, Event, Unavailable, UsageError
 from dibs.integrations._sync.jobs import UniqueJobs
 from dibs.integrations._unique import Job, UniqueKey, UniqueOptions
 from dibs.testing import Server, eventually
@@ -324,6 +324,68 @@ def test_a_job_that_is_being_sent_is_replaced_afterwards(own_server: Server) -> 
                 eventually(lambda: [each.kind for each in events].count("duplicate") > 2)
                 assert not sent.done()
             assert sent.result(60).delay is not None
+
+
+def test_an_older_job_does_not_run_after_the_newer_one(own_server: Server) -> None:
+    """Its message comes while that one is being sent, which has ended by then."""
+    with Dibs(own_server.url, budget=5) as dibs, Dibs(own_server.url, budget=5) as worker:
+        jobs, workers = (jobs_of(each, until="start", again="replace") for each in (dibs, worker))
+        with jobs.queueing(KEY, "a") as older:
+            pass
+        with ThreadPoolExecutor(1) as pool:
+            with jobs.queueing(KEY, "b") as newer:
+                with workers.start(KEY, Job("b", newer.token, 0)):
+                    pass
+                started = pool.submit(workers.start, KEY, Job("a", older.token, 0))
+                record = b"job:replaced:a:*"
+                eventually(lambda: own_server.client().keys(record) or started.done())
+            with pytest.raises(Duplicate) as caught:
+                started.result(60)
+        assert caught.value.note == "b"
+
+
+def test_a_job_that_was_replaced_does_not_wait_for_its_turn(own_server: Server) -> None:
+    """Or each of many triggers would come again, or hold a worker, until the first has ended."""
+    with Dibs(own_server.url, budget=5) as dibs:
+        jobs = jobs_of(dibs, until="start", again="replace", alone=True)
+        with jobs.queueing(KEY, "a") as (first, *_):
+            pass
+        with jobs.start(KEY, Job("a", first, 0)):
+            with jobs.queueing(KEY, "b") as (older, *_):
+                pass
+            with jobs.queueing(KEY, "c"):
+                pass
+            job = Job("b", older, 0)
+            with pytest.raises(Duplicate) as caught:
+                jobs.start(KEY, job)
+            assert caught.value.note == "c"
+            assert jobs.comes_again_in(caught.value, job) is None
+
+
+def test_an_outage_while_a_job_is_replaced_follows_the_policy(own_server: Server) -> None:
+    """The caller must not be answered with the older job, as if the newest arguments would run."""
+
+    def stop(event: Event) -> None:
+        if event.kind == "duplicate":
+            own_server.kill()
+
+    with Dibs(own_server.url, budget=1, listeners=[stop]) as dibs:
+        jobs = jobs_of(dibs, until="start", again="replace", on_outage="closed", lease=2)
+        with jobs.queueing(KEY, "a"):
+            pass
+        with pytest.raises(Unavailable), jobs.queueing(KEY, "b"):
+            pass
+
+
+def test_a_job_that_may_have_been_replaced_runs_in_an_outage(own_server: Server) -> None:
+    """If the policy is "open": nothing can be asked."""
+    with Dibs(own_server.url, budget=1) as dibs:
+        jobs = jobs_of(dibs, until="start", again="replace", alone=True, on_outage="open")
+        with jobs.queueing(KEY, "a") as (token, *_):
+            pass
+        own_server.kill()
+        with jobs.start(KEY, Job("a", token, 0)):
+            pass
 
 
 @pytest.mark.parametrize(

@@ -241,6 +241,31 @@ def test_so_many_jobs_with_one_key_are_there_and_no_more(own_server: Server) -> 
         assert not own_server.client().keys("report:*")
 
 
+def test_a_job_whose_place_was_taken_gets_another_one(own_server: Server) -> None:
+    """Its worker was killed, and its message comes again: there is room for it."""
+    with Dibs(own_server.url, budget=5) as dibs:
+        jobs = jobs_of(dibs, limit=3)
+        for number in range(2):
+            with jobs.queueing(KEY, f"killed {number}") as killed:
+                pass
+        own_server.flush()  # one lease after that
+        for number in range(2):
+            with jobs.queueing(KEY, f"other {number}"):
+                pass
+        with jobs.start(killed.key, Job("killed 1", killed.token, 0)):
+            with pytest.raises(Duplicate), jobs.queueing(KEY, "a fourth one"):
+                pass
+        assert len(own_server.client().keys("*report:1")) == 2
+
+
+def test_no_argument_makes_the_key_of_another_job(own_server: Server) -> None:
+    """What is free and what is there is seen for each of them."""
+    with Dibs(own_server.url, budget=5) as dibs:
+        jobs = jobs_of(dibs, limit=2)
+        own = {*jobs._key.slots(jobs.key_of(("1",), {}))}
+        assert own.isdisjoint(jobs._key.slots(jobs.key_of(("1#2",), {})))
+
+
 @pytest.mark.parametrize("limit", [0, 101, True, 1.5])
 def test_a_limit_of_jobs_is_a_number(limit: Any) -> None:
     """From 1 to 100."""
@@ -405,6 +430,19 @@ def test_alone_goes_with_until_start(until: Any) -> None:
     """Otherwise no two jobs run at once anyway."""
     with pytest.raises(UsageError, match='alone=True goes with until="start"'):
         UniqueOptions(until=until, alone=True)
+
+
+@pytest.mark.parametrize("alone", [1, "no", None])
+def test_alone_is_true_or_false(alone: Any) -> None:
+    """Text from a configuration is not, and would mean the opposite."""
+    with pytest.raises(UsageError, match="alone must be True or False"):
+        UniqueOptions(until="start", alone=alone)
+
+
+def test_alone_has_no_limit() -> None:
+    """One runs; so many of them did."""
+    with pytest.raises(UsageError, match="no limit="):
+        UniqueOptions(until="start", alone=True, limit=2)
 
 
 def test_an_id_that_is_sent_again_is_another_run(own_server: Server) -> None:

@@ -49,6 +49,7 @@ from .._unique import (
     declare,
     is_done,
     is_own,
+    is_taken,
     is_turn,
     is_waiting,
     log_loss,
@@ -203,12 +204,12 @@ class AsyncUniqueJobs:
             raise
 
     async def _start(self, key: str, job: Job) -> "AsyncRun":
-        *others, last = self._key.slots(key) if job.token is None else [key]
+        *others, last = self._key.slots(key)
         for slot in others:
             try:
                 return await self._start_with(slot, job)
             except Duplicate as error:
-                if error.key == job.run_key:
+                if not is_taken(error, job):
                     raise
         return await self._start_with(last, job)
 

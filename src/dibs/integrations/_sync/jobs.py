@@ -50,6 +50,7 @@ from .._unique import (
     declare,
     is_done,
     is_own,
+    is_taken,
     is_turn,
     is_waiting,
     log_loss,
@@ -204,12 +205,12 @@ class UniqueJobs:
             raise
 
     def _start(self, key: str, job: Job) -> "Run":
-        *others, last = self._key.slots(key) if job.token is None else [key]
+        *others, last = self._key.slots(key)
         for slot in others:
             try:
                 return self._start_with(slot, job)
             except Duplicate as error:
-                if error.key == job.run_key:
+                if not is_taken(error, job):
                     raise
         return self._start_with(last, job)
 

@@ -76,6 +76,7 @@ class UniqueJobs:
         self._key = key
         self.key_of = key.of
         self.in_queue = key.options.in_queue
+        self.replaces = key.options.again is not None
         self.sent = key.sent
         self.answer = key.answer
         opener, options = key.options.within, key.record_options

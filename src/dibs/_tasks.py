@@ -175,6 +175,9 @@ class LoopWatch:
 
     def look(self) -> None:
         """Report a loop that is blocked, once; in the thread."""
+        if self._loop is not None and self._loop.is_closed():  # `begin` follows in the next one
+            self.end()
+            return
         overdue = self._overdue(monotonic())
         if overdue is None:
             self._is_reported = False

@@ -139,11 +139,12 @@ SETS_ITS_WEBHOOK = FRAME.format(bot=NO_SDK, path="/hidden").replace("app.run(por
 from threading import Thread
 from werkzeug.serving import make_server
 server = make_server("127.0.0.1", int(os.environ["PORT"]), app, threaded=True)
-Thread(target=server.serve_forever).start()
 body = json.dumps({"endpoint": "https://bot.example.com/hidden"}).encode()
 headers = {"Authorization": "Bearer " + TOKEN, "Content-Type": "application/json"}
 url = "https://api.line.me/v2/bot/channel/webhook/endpoint"
-urllib.request.urlopen(urllib.request.Request(url, body, headers, method="PUT")).close()
+call = urllib.request.Request(url, body, headers, method="PUT")
+Thread(target=lambda: urllib.request.urlopen(call).close()).start()
+server.serve_forever()
 """)  # fmt: skip
 
 

@@ -130,3 +130,14 @@ def test_a_forked_child_watches_its_own_loop(valkey: Server) -> None:
 
     assert asyncio.run(parent()) == 1
     assert LoopWatch.is_enabled
+
+
+def test_a_loop_that_was_closed_is_not_watched() -> None:
+    """Its client may not be, and would keep the thread for ever."""
+    watch = LoopWatch(lambda now: None)
+
+    async def leave() -> None:
+        watch.begin()
+
+    asyncio.run(leave())
+    eventually(lambda: not watching())

@@ -155,7 +155,7 @@ class UniqueOptions:
             raise UsageError(f'again must be "replace" or "postpone", not {self.again!r}')
         if until != "start" or limit is not None:
             raise UsageError('again= goes with until="start", or what is newest is lost; no limit=')
-        if self.queued <= self.lease:  # by which a job that waits is told from one that starts
+        if self.queued <= self.lease:  # the remaining time tells which of the two it is
             raise UsageError("with again=, queued must be longer than lease")
 
     def claims_of(self, function: Callable[..., Any]) -> tuple[ClaimOptions, ClaimOptions]:

@@ -40,11 +40,18 @@ class Register:
         """Versions that were set in the cache, and when that was confirmed; inf: it was not."""
         self._loads: list[float] = []
         """When the loads began that are under way."""
+        self._pending: set[int] = set()
+        """Versions whose announcement is under way: it ends the loads before it."""
 
     def change(self) -> int:
         """The data has a new version."""
         self.version += 1
+        self._pending.add(self.version)
         return self.version
+
+    def announced(self, version: int) -> None:
+        """The announcement of *version* has ended, confirmed or not."""
+        self._pending.discard(version)
 
     def sets(self, version: int) -> None:
         """*version* is being set: from now on readers may see it."""
@@ -79,11 +86,7 @@ class Register:
         began_at = CLOCK.now
         last = max([change.ended_at for change in self._changes], default=0.0)
         overlap = [each for each in self._loads if each > last + _PUSHED]
-        if (
-            overlap
-            and not self._world.plan.faults
-            and max(self._set.values(), default=0) < math.inf
-        ):
+        if overlap and not self._pending and not self._world.plan.faults:
             self._world.violate(f"{self._key}: two loads at once, and nothing is wrong")
         self._loads.append(began_at)
         return began_at
@@ -221,6 +224,7 @@ class Cached(Workload):
             is_confirmed = await self.announce(dibs, function, item, version, way)
         except Unavailable:
             is_confirmed = False
+        register.announced(version)
         self.world.counts[f"{way} {is_confirmed}"] += 1
         if way != "refresh":
             self.within(process, awake, ANSWERED, way)

@@ -75,11 +75,17 @@ class Submission:
         age = f"{since:.2f} s after its end, with a window of {self._window} s"
         if other.is_kept:
             self._world.violate(f"{self._key}: {run.process} runs it again {age}")
-        elif other.is_kept_free and run.asked_at > other.ended_at:
+        elif other.is_kept_free and run.asked_at > other.ended_at and not self._overtaken(other):
             self._world.violate(
                 f"{self._key}: {run.process} runs it again {age}; the lease of {other.process} had"
                 " run out without anybody taking the key"
             )
+
+    def _overtaken(self, run: Run) -> bool:
+        """Whether another had asked for the key before *run* could record its end."""
+        assert run.ended_at is not None
+        later = [each for each in self._runs if each.began_at >= run.ended_at]
+        return any(each.asked_at <= run.ended_at for each in later)
 
     def _is_in_window(self, run: Run) -> bool:
         """Whether what *run* has left, if anything, is still there: counted from its end."""

@@ -107,6 +107,12 @@ def _is_another(before: Holding, now: Holding) -> bool:
     return before.holder != now.holder or now.remaining > before.remaining + _RENEWED
 
 
+def _is_news(queue: Queue, watching: Watching) -> bool:
+    """Whether the key has changed between the last look and *watching* it: perhaps it is done."""
+    known = queue.holding
+    return known is not None and known.remaining + _RENEWED < watching.remaining < math.inf
+
+
 class Waiters:
     """Those who wait, key by key. The first in a queue contends, the others stand behind it."""
 
@@ -244,7 +250,7 @@ class Waiters:
         except Outage:
             queue.look_again(0.0)  # the next attempt meets the same outage, and the policy decides
         else:
-            pause = _LOOK_AGAIN if watching.tracked else _POLL
+            pause = _LOOK_AGAIN if watching.tracked and not _is_news(queue, watching) else _POLL
             gone = watching.remaining <= 0
             queue.look_again(_JUST_AFTER if gone else min(watching.remaining + _JUST_AFTER, pause))
 

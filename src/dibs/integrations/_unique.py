@@ -35,6 +35,9 @@ AGAIN_AFTER, AGAIN_WITHIN = 1.0, 10.0
 deliver again what waits for longer than their own timeout."""
 ALONE = "job:alone:"
 """Before the key of a job: the claim on being the one that runs, its turn."""
+SLOT = "job:slot:"
+"""Before a number and the key of a job: what the second, third … job with that key has. Behind it,
+the key might be that of other arguments."""
 TURN_WITHIN = 5.0
 """How long a worker waits for the turn of a job that cannot be sent for later, at most."""
 RUN_NAME = "job:{id}"
@@ -110,8 +113,12 @@ class UniqueOptions:
             raise UsageError(said)
         if isinstance(until, str) and until not in ("start", "end"):
             raise UsageError(f'until must be "start", "end" or seconds, not {until!r}')
+        if type(alone) is not bool:  # text of a configuration
+            raise UsageError(f"alone must be True or False, not {alone!r}")
         if alone and until != "start":
             raise UsageError('alone=True goes with until="start": with others no two run at once')
+        if alone and limit is not None:
+            raise UsageError("alone=True: one runs, and one waits; no limit=")
         if limit is not None and (type(limit) is not int or not 1 <= limit <= MOST_AT_ONCE):
             raise UsageError(f"limit must be a number from 1 to {MOST_AT_ONCE}, not {limit!r}")
         self.alone = alone
@@ -179,6 +186,8 @@ class TransactionOptions(UniqueOptions):
         **options: Unpack[UniqueKeywords],
     ) -> None:
         super().__init__(**options)
+        if inspect.iscoroutinefunction(self.on_duplicate):
+            raise UsageError("on_duplicate must be a plain function: nothing awaits its answer")
         if within is not None and self.is_over_at_start:
             raise UsageError('within= goes with until="end" or seconds: what starts is not done')
         self.within = within
@@ -324,8 +333,15 @@ class UniqueKey:
         return existing(error.note)
 
     def slots(self, key: str) -> list[str]:
-        """The keys that a job with *key* may have, one of them."""
-        return [key, *(f"{key}#{number}" for number in range(2, self.options.limit + 1))]
+        """The keys that a job with *key* may have, one of them. *key*: that, or its own one.
+
+        Its own one is the first to be tried.
+        """
+        if self.options.limit == 1:
+            return [key]
+        common = key.removeprefix(SLOT).partition(":")[2] if key.startswith(SLOT) else key
+        more = (f"{SLOT}{number}:{common}" for number in range(2, self.options.limit + 1))
+        return list(dict.fromkeys([key, common, *more]))
 
     @property
     def record_options(self) -> ClaimOptions:
@@ -365,11 +381,14 @@ class UniqueKey:
         """The same as `queue_request`, which waits for a moment."""
         return self.queue_request(key, job_id)._replace(options=self.options.look)
 
-    def replaced_request(self, replaced: Replaced, job_id: str) -> ClaimRequest:
-        """The record that job *job_id* is there in place of another one."""
+    def replaced_request(
+        self, replaced: Replaced, job_id: str, *, wait: bool = False
+    ) -> ClaimRequest:
+        """The record that job *job_id* is there in place of another one; *wait*: for a producer."""
         options = ClaimOptions(
-            window=max(replaced.remaining, 1.0), after="hold", on_outage=self.options.on_outage
-        )
+            window=max(replaced.remaining, 1.0), after="hold", lease=self.options.lease,
+            wait=self.options.patient_claim.wait if wait else 0, on_outage=self.options.on_outage,
+        )  # fmt: skip
         return ClaimRequest(replaced.key, options, None, RUN_NAME, job_id)
 
     def delay_of(self, replaced: Replaced, delay: float) -> float:
@@ -466,6 +485,11 @@ def wait_for_transaction(job: Job, lease: float) -> float:
     may last.
     """
     return AGAIN_AFTER if job.comes_again and job.attempt is not None else 1.5 * lease + 0.5
+
+
+def is_taken(error: Duplicate, job: Job) -> bool:
+    """Whether a place that *job* may have is taken by another job, so that it tries the next."""
+    return error.key != job.run_key and error.note != job.id
 
 
 def is_own(error: Duplicate | LeaseLost, job: Job) -> bool:

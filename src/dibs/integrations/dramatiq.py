@@ -8,6 +8,7 @@
 `dibs` is a `Dibs`; producers and workers use the same store and namespace.
 """
 
+import functools
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -222,6 +223,22 @@ class _Runs(Middleware):
             self._here.queueing = None
             queueing.__exit__(None, None, None)
 
+    def freeing(self, enqueue: Callable[..., Any]) -> Callable[..., Any]:
+        """*enqueue* of a broker, which calls no hook if it fails: then the key is free again."""
+
+        @functools.wraps(enqueue)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return enqueue(*args, **kwargs)
+            except BaseException as error:
+                _, queueing = self._here.queueing or (None, None)
+                self._here.queueing = None
+                if queueing is not None:
+                    queueing.__exit__(type(error), error, error.__traceback__)
+                raise
+
+        return call
+
     def after_process_message(
         self,
         broker: Any,
@@ -267,4 +284,5 @@ def _runs_of(broker: Any) -> _Runs:
             return middleware
     runs, others = _Runs(), list(broker.middleware)
     broker.add_middleware(runs, **({"before": type(others[0])} if others else {}))
+    broker.enqueue = runs.freeing(broker.enqueue)
     return runs

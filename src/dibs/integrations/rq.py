@@ -112,20 +112,36 @@ class UniqueQueue(Queue):
 
         Duplicate: one is, and its function has `on_duplicate="raise"`; then nothing is enqueued.
         """
+        created = [self._created(each) for each in job_datas]
+        newest = {key: job.id for _, job, jobs, key in created if jobs and jobs.replaces}
         with ExitStack() as stack:
-            asked = [self._claimed(stack, each) for each in job_datas]
+            asked = [self._claimed(stack, newest, *each) for each in created]
             sent = [data for data, _ in asked if data is not None]
             enqueued = super().enqueue_many(sent, pipeline, group_id)
         known = {each.id: each for each in enqueued}
         return [answer(known) for _, answer in asked]
 
-    def _claimed(self, stack: ExitStack, data: Any) -> tuple[Any, Callable[[Any], Any]]:
-        """What is to be enqueued (None: nothing), and the answer, once all the others are."""
+    def _created(self, data: Any) -> tuple[Any, Any, UniqueJobs | None, str]:
+        """What is asked for, its job, and what makes that unique."""
         job: Any = self.create_job(data.func, data.args, data.kwargs, job_id=data.job_id)
-        data = data._replace(job_id=job.id)
-        if (jobs := _jobs_of(job)) is None:
+        jobs = _jobs_of(job)
+        key = "" if jobs is None else jobs.key_of(job.args, job.kwargs)
+        return data._replace(job_id=job.id), job, jobs, key
+
+    def _claimed(
+        self,
+        stack: ExitStack,
+        newest: dict[str, str],
+        data: Any,
+        job: Any,
+        jobs: UniqueJobs | None,
+        key: str,
+    ) -> tuple[Any, Callable[[Any], Any]]:
+        """What is to be enqueued (None: nothing), and the answer, once all the others are."""
+        if jobs is None:
             return data, lambda known: known[job.id]
-        key = jobs.key_of(job.args, job.kwargs)
+        if jobs.replaces and newest[key] != job.id:  # by one that is sent together with it
+            return None, lambda known: known.get(newest[key]) or self._there(newest[key])
         try:
             sending = stack.enter_context(jobs.queueing(key, job.id, 0.0, self._can_run))
         except Duplicate as error:
@@ -152,7 +168,7 @@ class UniqueQueue(Queue):
             except Duplicate as error:
                 return jobs.answer(error, job.args, job.kwargs, self._there)
             job.meta[TOKEN], job.meta[KEY], at = sending
-            if at is None:
+            if at is None or at == max(delay, 0.0):
                 return send()
             if not at:
                 return super().enqueue_job(job)

@@ -45,6 +45,24 @@ async def test_a_duplicate_waits_for_the_result(
     assert replayed.waited is not None and replayed.waited >= 0.1
 
 
+async def test_a_duplicate_that_waits_from_now_on_sees_that_it_is_done(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended after the duplicate had asked, and before the server was to tell it of changes."""
+    register = waiters.AsyncWaiters._register
+    monkeypatch.setattr(waiters, "_LOOK_AGAIN", 3600.0)
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
+        async with one.claim("order:1", window=60, after="replay", lease=30) as claim:
+
+            async def register_late(*args: Any) -> Any:
+                claim.complete("order 17")
+                await claim.finish()
+                return await register(*args)
+
+            monkeypatch.setattr(waiters.AsyncWaiters, "_register", register_late)
+            assert await _second(two, after="replay", wait=10) == "replayed order 17"
+
+
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
 @pytest.mark.parametrize("end", ["fails", "releases"])
 async def test_a_duplicate_takes_over_if_nothing_was_left(

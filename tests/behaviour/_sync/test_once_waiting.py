@@ -46,6 +46,24 @@ def test_a_duplicate_waits_for_the_result(
     assert replayed.waited is not None and replayed.waited >= 0.1
 
 
+def test_a_duplicate_that_waits_from_now_on_sees_that_it_is_done(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended after the duplicate had asked, and before the server was to tell it of changes."""
+    register = waiters.Waiters._register
+    monkeypatch.setattr(waiters, "_LOOK_AGAIN", 3600.0)
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
+        with one.claim("order:1", window=60, after="replay", lease=30) as claim:
+
+            def register_late(*args: Any) -> Any:
+                claim.complete("order 17")
+                claim.finish()
+                return register(*args)
+
+            monkeypatch.setattr(waiters.Waiters, "_register", register_late)
+            assert _second(two, after="replay", wait=10) == "replayed order 17"
+
+
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
 @pytest.mark.parametrize("end", ["fails", "releases"])
 def test_a_duplicate_takes_over_if_nothing_was_left(

@@ -9,6 +9,8 @@ from typing import Any
 
 import dramatiq
 import pytest
+import redis
+from dramatiq.brokers.redis import RedisBroker
 from dramatiq.brokers.stub import StubBroker
 from dramatiq.middleware import GroupCallbacks
 from dramatiq.rate_limits.backends import StubBackend
@@ -306,6 +308,24 @@ def test_mistakes_and_outages_are_told_where_a_message_is_sent(broker: Server) -
 
 def same(x: int) -> int:
     return x
+
+
+def test_a_message_by_hand_that_cannot_be_sent_leaves_its_key_free(
+    broker: Server, own_server: Server
+) -> None:
+    """Nor is it kept alive by the process that failed to send it."""
+    away = RedisBroker(url=own_server.url)
+    with Dibs(broker.url, namespace="by hand:", budget=5) as dibs:
+        made = unique(dibs, "report:{account}")
+
+        @dramatiq.actor(broker=away, actor_class=made)
+        def report_away(account: int) -> None: ...
+
+        own_server.kill()
+        with pytest.raises(redis.ConnectionError):
+            away.enqueue(report_away.message(1))
+        assert dibs.peek("report:1") is None
+    away.close()
 
 
 def test_the_messages_of_a_group_are_unique(jobs: Any, control: JobControl, key: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dibs import AsyncDibs, Dibs, Duplicate, UsageError
-from dibs.integrations._unique import UniqueOptions
+from dibs.integrations._unique import TransactionOptions, UniqueOptions
 from dibs.testing import Server
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -206,6 +206,16 @@ def test_on_duplicate_is_one_of_three() -> None:
     """Where the job is declared."""
     with pytest.raises(UsageError, match='"return", "raise" or a function'):
         UniqueOptions(on_duplicate="log")  # type: ignore[arg-type]
+
+
+def test_an_answer_that_nothing_awaits_is_a_mistake() -> None:
+    """Celery, RQ and Dramatiq would return a coroutine, which never runs."""
+
+    async def answer(error: Duplicate) -> str:
+        return "later"
+
+    with pytest.raises(UsageError, match="on_duplicate must be a plain function"):
+        TransactionOptions(on_duplicate=answer)
 
 
 def test_a_duplicate_in_a_canvas_of_celery_is_a_result(broker: Server) -> None:

@@ -353,6 +353,24 @@ def test_jobs_that_are_enqueued_together_are_all_refused(connection: Any, key: s
         assert len(queue.enqueue_many(data[:2])) == 2 == queue.count
 
 
+def test_of_jobs_that_are_enqueued_together_the_newest_is(connection: Any, key: str) -> None:
+    """Those before it are not sent; it replaces one that waits."""
+    queue = UniqueQueue(key, connection=connection)
+    with Dibs(connection_url(connection)) as dibs:
+        last = unique(dibs, key + ":{x}", until="start", again="replace", lease=1)(answer_by)
+        waiting = queue.enqueue(last, 1, by="a")
+        data = [UniqueQueue.prepare_data(last, (x,), {"by": by}) for x, by in [(1, "b"), (1, "c")]]
+        older, newer = queue.enqueue_many(data)
+        assert newer.kwargs == {"by": "c"} and older.id == newer.id
+        assert queue.job_ids == [waiting.id, newer.id]
+        first = queue.enqueue(last, 1, by="d", at_front=True)
+        assert queue.job_ids == [first.id, waiting.id, newer.id]
+
+
+def answer_by(x: int, by: str) -> str:
+    return by
+
+
 def answer(x: int) -> int:
     return x
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dibs import Dibs, Duplicate, Event, UsageError
+from dibs import Dibs, Duplicate, Event, Unavailable, UsageError
 from dibs.integrations._sync.jobs import UniqueJobs
 from dibs.integrations._unique import Job, UniqueKey, UniqueOptions
 from dibs.testing import Server, eventually
@@ -241,6 +241,31 @@ def test_so_many_jobs_with_one_key_are_there_and_no_more(own_server: Server) -> 
         assert not own_server.client().keys("report:*")
 
 
+def test_a_job_whose_place_was_taken_gets_another_one(own_server: Server) -> None:
+    """Its worker was killed, and its message comes again: there is room for it."""
+    with Dibs(own_server.url, budget=5) as dibs:
+        jobs = jobs_of(dibs, limit=3)
+        for number in range(2):
+            with jobs.queueing(KEY, f"killed {number}") as killed:
+                pass
+        own_server.flush()  # one lease after that
+        for number in range(2):
+            with jobs.queueing(KEY, f"other {number}"):
+                pass
+        with jobs.start(killed.key, Job("killed 1", killed.token, 0)):
+            with pytest.raises(Duplicate), jobs.queueing(KEY, "a fourth one"):
+                pass
+        assert len(own_server.client().keys("*report:1")) == 2
+
+
+def test_no_argument_makes_the_key_of_another_job(own_server: Server) -> None:
+    """What is free and what is there is seen for each of them."""
+    with Dibs(own_server.url, budget=5) as dibs:
+        jobs = jobs_of(dibs, limit=2)
+        own = {*jobs._key.slots(jobs.key_of(("1",), {}))}
+        assert own.isdisjoint(jobs._key.slots(jobs.key_of(("1#2",), {})))
+
+
 @pytest.mark.parametrize("limit", [0, 101, True, 1.5])
 def test_a_limit_of_jobs_is_a_number(limit: Any) -> None:
     """From 1 to 100."""
@@ -326,6 +351,68 @@ def test_a_job_that_is_being_sent_is_replaced_afterwards(own_server: Server) -> 
             assert sent.result(60).delay is not None
 
 
+def test_an_older_job_does_not_run_after_the_newer_one(own_server: Server) -> None:
+    """Its message comes while that one is being sent, which has ended by then."""
+    with Dibs(own_server.url, budget=5) as dibs, Dibs(own_server.url, budget=5) as worker:
+        jobs, workers = (jobs_of(each, until="start", again="replace") for each in (dibs, worker))
+        with jobs.queueing(KEY, "a") as older:
+            pass
+        with ThreadPoolExecutor(1) as pool:
+            with jobs.queueing(KEY, "b") as newer:
+                with workers.start(KEY, Job("b", newer.token, 0)):
+                    pass
+                started = pool.submit(workers.start, KEY, Job("a", older.token, 0))
+                record = b"job:replaced:a:*"
+                eventually(lambda: own_server.client().keys(record) or started.done())
+            with pytest.raises(Duplicate) as caught:
+                started.result(60)
+        assert caught.value.note == "b"
+
+
+def test_a_job_that_was_replaced_does_not_wait_for_its_turn(own_server: Server) -> None:
+    """Or each of many triggers would come again, or hold a worker, until the first has ended."""
+    with Dibs(own_server.url, budget=5) as dibs:
+        jobs = jobs_of(dibs, until="start", again="replace", alone=True)
+        with jobs.queueing(KEY, "a") as (first, *_):
+            pass
+        with jobs.start(KEY, Job("a", first, 0)):
+            with jobs.queueing(KEY, "b") as (older, *_):
+                pass
+            with jobs.queueing(KEY, "c"):
+                pass
+            job = Job("b", older, 0)
+            with pytest.raises(Duplicate) as caught:
+                jobs.start(KEY, job)
+            assert caught.value.note == "c"
+            assert jobs.comes_again_in(caught.value, job) is None
+
+
+def test_an_outage_while_a_job_is_replaced_follows_the_policy(own_server: Server) -> None:
+    """The caller must not be answered with the older job, as if the newest arguments would run."""
+
+    def stop(event: Event) -> None:
+        if event.kind == "duplicate":
+            own_server.kill()
+
+    with Dibs(own_server.url, budget=1, listeners=[stop]) as dibs:
+        jobs = jobs_of(dibs, until="start", again="replace", on_outage="closed", lease=2)
+        with jobs.queueing(KEY, "a"):
+            pass
+        with pytest.raises(Unavailable), jobs.queueing(KEY, "b"):
+            pass
+
+
+def test_a_job_that_may_have_been_replaced_runs_in_an_outage(own_server: Server) -> None:
+    """If the policy is "open": nothing can be asked."""
+    with Dibs(own_server.url, budget=1) as dibs:
+        jobs = jobs_of(dibs, until="start", again="replace", alone=True, on_outage="open")
+        with jobs.queueing(KEY, "a") as (token, *_):
+            pass
+        own_server.kill()
+        with jobs.start(KEY, Job("a", token, 0)):
+            pass
+
+
 @pytest.mark.parametrize(
     "options",
     [{"again": "merge", "until": "start"}, {"again": "replace"},
@@ -343,6 +430,19 @@ def test_alone_goes_with_until_start(until: Any) -> None:
     """Otherwise no two jobs run at once anyway."""
     with pytest.raises(UsageError, match='alone=True goes with until="start"'):
         UniqueOptions(until=until, alone=True)
+
+
+@pytest.mark.parametrize("alone", [1, "no", None])
+def test_alone_is_true_or_false(alone: Any) -> None:
+    """Text from a configuration is not, and would mean the opposite."""
+    with pytest.raises(UsageError, match="alone must be True or False"):
+        UniqueOptions(until="start", alone=alone)
+
+
+def test_alone_has_no_limit() -> None:
+    """One runs; so many of them did."""
+    with pytest.raises(UsageError, match="no limit="):
+        UniqueOptions(until="start", alone=True, limit=2)
 
 
 def test_an_id_that_is_sent_again_is_another_run(own_server: Server) -> None:

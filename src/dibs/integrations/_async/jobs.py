@@ -49,6 +49,7 @@ from .._unique import (
     declare,
     is_done,
     is_own,
+    is_taken,
     is_turn,
     is_waiting,
     log_loss,
@@ -74,6 +75,7 @@ class AsyncUniqueJobs:
         self._key = key
         self.key_of = key.of
         self.in_queue = key.options.in_queue
+        self.replaces = key.options.again is not None
         self.sent = key.sent
         self.answer = key.answer
         opener, options = key.options.within, key.record_options
@@ -105,20 +107,20 @@ class AsyncUniqueJobs:
     @asynccontextmanager
     async def _replacing(self, key: str, job_id: str, delay: float) -> AsyncGenerator[Sending]:
         """The same, also in place of a job that waits. Duplicate: that cannot be seen."""
-        taking, replaced = await self._taken_from(key, job_id)
-        at = self._key.delay_of(replaced[-1], delay) if replaced else delay
-        async with taking as claim:
-            yield Sending(lend(claim), key, at if replaced else None)
-            # The note of the job that waited was kept until now: had this process been killed
-            # before the message was sent, that one would have run.
-            if replaced:
-                await claim.set_note(job_id)
-            await claim.detach(ttl=self._key.options.in_queue(at))
-        for each in replaced:
-            await self._record(each, job_id)
+        # What records that a job was replaced is claimed before it loses its key, and stays when
+        # the other one is sent: if this process is killed before that, the older one runs.
+        async with AsyncExitStack() as records:
+            taking, replaced = await self._taken_from(records, key, job_id)
+            at = self._key.delay_of(replaced[-1], delay) if replaced else delay
+            async with taking as claim:
+                yield Sending(lend(claim), key, at if replaced else None)
+                # The note of the job that waited was kept until now, for the same reason.
+                if replaced:
+                    await claim.set_note(job_id)
+                await claim.detach(ttl=self._key.options.in_queue(at))
 
     async def _taken_from(
-        self, key: str, job_id: str
+        self, records: AsyncExitStack, key: str, job_id: str
     ) -> "tuple[AsyncClaiming[Any], list[Replaced]]":
         """The key, claimed, and the jobs that waited for it."""
         replaced: list[Replaced] = []
@@ -129,28 +131,32 @@ class AsyncUniqueJobs:
                 await taking.take()
                 return taking, replaced
             except Duplicate as error:
-                replaced += await self._freed(key, error)
+                replaced += await self._freed(records, key, job_id, error)
             note = replaced[-1].job_id if replaced else job_id
             request = self._key.look_request(key, note)
         return claiming(self._dibs, request), replaced
 
-    async def _freed(self, key: str, error: Duplicate) -> list[Replaced]:
+    async def _freed(
+        self, records: AsyncExitStack, key: str, job_id: str, error: Duplicate
+    ) -> list[Replaced]:
         """The job that waited, if its key is free now. Duplicate: it cannot be asked."""
         keys = inspector(self._dibs)
         try:
             replaced = replaceable(await keys.entry(key), self._key.options.lease)
-            if replaced is None or await keys.release_whatever(key, replaced.hint) != "released":
+            if replaced is None:
                 return []
-            return [replaced]
-        except (Unavailable, UsageError):
+            request = self._key.replaced_request(replaced, job_id)
+            async with AsyncExitStack() as stack:
+                record = await stack.enter_async_context(claiming(self._dibs, request))
+                if await keys.release_whatever(key, replaced.hint) == "released":
+                    await records.enter_async_context(stack.pop_all())
+                    return [replaced]
+                record.release()
+        except UsageError:
             raise error from None
-
-    async def _record(self, replaced: Replaced, job_id: str) -> None:
-        try:
-            async with claiming(self._dibs, self._key.replaced_request(replaced, job_id)):
-                pass
-        except (Duplicate, Unavailable):  # then it may run, if it comes after the other one
+        except (Duplicate, Unavailable):  # it is being replaced; or the policy, at the next look
             pass
+        return []
 
     async def _free(
         self, key: str, job_id: str, can_run: Callable[[KeyInfo], Awaitable[bool]] | None
@@ -199,12 +205,12 @@ class AsyncUniqueJobs:
             raise
 
     async def _start(self, key: str, job: Job) -> "AsyncRun":
-        *others, last = self._key.slots(key) if job.token is None else [key]
+        *others, last = self._key.slots(key)
         for slot in others:
             try:
                 return await self._start_with(slot, job)
             except Duplicate as error:
-                if error.key == job.run_key:
+                if not is_taken(error, job):
                     raise
         return await self._start_with(last, job)
 
@@ -214,6 +220,8 @@ class AsyncUniqueJobs:
             delivery: AsyncClaim | None = None
             if request is not None:
                 delivery = await record.enter_async_context(claiming(self._dibs, request))
+            if self._key.options.alone:  # one that was replaced does not wait
+                await self._check_replaced(key, job)
             turn = await self._turn(stack, key, job)
             claim = None if job.has_started else await self._claimed(stack, key, job)
             if claim is not None and self._key.options.is_over_at_start:
@@ -250,11 +258,24 @@ class AsyncUniqueJobs:
         return await stack.enter_async_context(claiming(self._dibs, last))
 
     async def _check_replaced(self, key: str, job: Job) -> None:
-        """Duplicate: another job was sent in place of *job*, and may have ended."""
+        """Duplicate: another job was sent in place of *job*, and may have ended.
+
+        One that is being sent at this moment is waited for.
+        """
         record = replaced_by_token(job) if self._key.options.again is not None else None
-        if record is None or (entry := await inspector(self._dibs).entry(record.key)) is None:
+        if record is None:
             return
-        raise Duplicate(key, 0.0, "done", None, self._key.name, entry.note)
+        try:
+            if await inspector(self._dibs).entry(record.key) is None:
+                return
+        except Unavailable:  # the policy decides, below
+            pass
+        request = self._key.replaced_request(record, job.id, wait=True)
+        try:
+            async with claiming(self._dibs, request) as claim:
+                claim.release()  # it was not sent
+        except Duplicate as error:
+            raise Duplicate(key, 0.0, "done", None, self._key.name, error.note) from None
 
     async def comes_again_in(self, error: Duplicate, job: Job) -> float | None:
         """When to send *job* once more, in seconds; None: not at all, or another delivery does."""

@@ -50,6 +50,7 @@ from .._unique import (
     declare,
     is_done,
     is_own,
+    is_taken,
     is_turn,
     is_waiting,
     log_loss,
@@ -75,6 +76,7 @@ class UniqueJobs:
         self._key = key
         self.key_of = key.of
         self.in_queue = key.options.in_queue
+        self.replaces = key.options.again is not None
         self.sent = key.sent
         self.answer = key.answer
         opener, options = key.options.within, key.record_options
@@ -106,20 +108,20 @@ class UniqueJobs:
     @contextmanager
     def _replacing(self, key: str, job_id: str, delay: float) -> Generator[Sending]:
         """The same, also in place of a job that waits. Duplicate: that cannot be seen."""
-        taking, replaced = self._taken_from(key, job_id)
-        at = self._key.delay_of(replaced[-1], delay) if replaced else delay
-        with taking as claim:
-            yield Sending(lend(claim), key, at if replaced else None)
-            # The note of the job that waited was kept until now: had this process been killed
-            # before the message was sent, that one would have run.
-            if replaced:
-                claim.set_note(job_id)
-            claim.detach(ttl=self._key.options.in_queue(at))
-        for each in replaced:
-            self._record(each, job_id)
+        # What records that a job was replaced is claimed before it loses its key, and stays when
+        # the other one is sent: if this process is killed before that, the older one runs.
+        with ExitStack() as records:
+            taking, replaced = self._taken_from(records, key, job_id)
+            at = self._key.delay_of(replaced[-1], delay) if replaced else delay
+            with taking as claim:
+                yield Sending(lend(claim), key, at if replaced else None)
+                # The note of the job that waited was kept until now, for the same reason.
+                if replaced:
+                    claim.set_note(job_id)
+                claim.detach(ttl=self._key.options.in_queue(at))
 
     def _taken_from(
-        self, key: str, job_id: str
+        self, records: ExitStack, key: str, job_id: str
     ) -> "tuple[Claiming[Any], list[Replaced]]":
         """The key, claimed, and the jobs that waited for it."""
         replaced: list[Replaced] = []
@@ -130,28 +132,32 @@ class UniqueJobs:
                 taking.take()
                 return taking, replaced
             except Duplicate as error:
-                replaced += self._freed(key, error)
+                replaced += self._freed(records, key, job_id, error)
             note = replaced[-1].job_id if replaced else job_id
             request = self._key.look_request(key, note)
         return claiming(self._dibs, request), replaced
 
-    def _freed(self, key: str, error: Duplicate) -> list[Replaced]:
+    def _freed(
+        self, records: ExitStack, key: str, job_id: str, error: Duplicate
+    ) -> list[Replaced]:
         """The job that waited, if its key is free now. Duplicate: it cannot be asked."""
         keys = inspector(self._dibs)
         try:
             replaced = replaceable(keys.entry(key), self._key.options.lease)
-            if replaced is None or keys.release_whatever(key, replaced.hint) != "released":
+            if replaced is None:
                 return []
-            return [replaced]
-        except (Unavailable, UsageError):
+            request = self._key.replaced_request(replaced, job_id)
+            with ExitStack() as stack:
+                record = stack.enter_context(claiming(self._dibs, request))
+                if keys.release_whatever(key, replaced.hint) == "released":
+                    records.enter_context(stack.pop_all())
+                    return [replaced]
+                record.release()
+        except UsageError:
             raise error from None
-
-    def _record(self, replaced: Replaced, job_id: str) -> None:
-        try:
-            with claiming(self._dibs, self._key.replaced_request(replaced, job_id)):
-                pass
-        except (Duplicate, Unavailable):  # then it may run, if it comes after the other one
+        except (Duplicate, Unavailable):  # it is being replaced; or the policy, at the next look
             pass
+        return []
 
     def _free(
         self, key: str, job_id: str, can_run: Callable[[KeyInfo], bool] | None
@@ -200,12 +206,12 @@ class UniqueJobs:
             raise
 
     def _start(self, key: str, job: Job) -> "Run":
-        *others, last = self._key.slots(key) if job.token is None else [key]
+        *others, last = self._key.slots(key)
         for slot in others:
             try:
                 return self._start_with(slot, job)
             except Duplicate as error:
-                if error.key == job.run_key:
+                if not is_taken(error, job):
                     raise
         return self._start_with(last, job)
 
@@ -215,6 +221,8 @@ class UniqueJobs:
             delivery: Claim | None = None
             if request is not None:
                 delivery = record.enter_context(claiming(self._dibs, request))
+            if self._key.options.alone:  # one that was replaced does not wait
+                self._check_replaced(key, job)
             turn = self._turn(stack, key, job)
             claim = None if job.has_started else self._claimed(stack, key, job)
             if claim is not None and self._key.options.is_over_at_start:
@@ -251,11 +259,24 @@ class UniqueJobs:
         return stack.enter_context(claiming(self._dibs, last))
 
     def _check_replaced(self, key: str, job: Job) -> None:
-        """Duplicate: another job was sent in place of *job*, and may have ended."""
+        """Duplicate: another job was sent in place of *job*, and may have ended.
+
+        One that is being sent at this moment is waited for.
+        """
         record = replaced_by_token(job) if self._key.options.again is not None else None
-        if record is None or (entry := inspector(self._dibs).entry(record.key)) is None:
+        if record is None:
             return
-        raise Duplicate(key, 0.0, "done", None, self._key.name, entry.note)
+        try:
+            if inspector(self._dibs).entry(record.key) is None:
+                return
+        except Unavailable:  # the policy decides, below
+            pass
+        request = self._key.replaced_request(record, job.id, wait=True)
+        try:
+            with claiming(self._dibs, request) as claim:
+                claim.release()  # it was not sent
+        except Duplicate as error:
+            raise Duplicate(key, 0.0, "done", None, self._key.name, error.note) from None
 
     def comes_again_in(self, error: Duplicate, job: Job) -> float | None:
         """When to send *job* once more, in seconds; None: not at all, or another delivery does."""

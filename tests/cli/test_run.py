@@ -198,7 +198,7 @@ def test_a_terminal_is_that_of_the_command(valkey: Server) -> None:
         terminal.write(b"\x03")
         terminal.write(b"first\nsecond\n")
         assert terminal.readline() == b"xsecond\r\n"
-    assert (process.wait(), valkey.keys()) == (6, [])
+        assert (process.wait(), valkey.keys()) == (6, [])  # before the terminal hangs up
 
 
 @pytest.mark.parametrize("is_at_once", [True, False], ids=["in time", "too late"])

@@ -144,22 +144,32 @@ class Mismatch(DibsError):
 
 
 class LeaseLost(DibsError):
-    """The lease expired or was taken over: stop writing.
+    """You do not hold the lease: it expired or was taken over, so stop writing; or it was released.
 
     Attributes:
         key: The key as you wrote it; do not log it.
         fence: The fence of the lost lease. None: it had none.
         name: What messages call the key.
+        state: "lost", or "released" if it was released or handed over before.
     """
 
-    def __init__(self, key: str, fence: int | None = None, name: str = "the key") -> None:
-        super().__init__(key, fence, name)
+    def __init__(
+        self,
+        key: str,
+        fence: int | None = None,
+        name: str = "the key",
+        state: Literal["lost", "released"] = "lost",
+    ) -> None:
+        super().__init__(key, fence, name, state)
         self.key = key
         self.fence = fence
         self.name = name
+        self.state: Literal["lost", "released"] = state
 
     def __str__(self) -> str:
         fence = "" if self.fence is None else f" (fence {self.fence})"
+        if self.state == "released":
+            return f"the lease on {self.name}{fence} was released or handed over before"
         return (
             f"the lease on {self.name}{fence} expired or was taken over; another holder may have it"
         )

@@ -6,6 +6,7 @@ configure a framework for the whole process, run in a process of their own.
 
 import ast
 import functools
+import math
 import os
 import pickle
 import re
@@ -263,6 +264,7 @@ def written() -> set[str]:
         raised = [lambda: dibs.hold("a", ttl=0), lambda: pickle.dumps(dibs)]
         facts = [
             Busy("processing:user:42", 3.2, "web-1:4711", "processing:*"),
+            Busy("processing:user:42", math.inf, None, "processing:*"),
             Unavailable("the last load failed (ConnectionError)", "rate:{currency}"),
         ]
         return {*map(str, facts), *map(_message_of, raised)}

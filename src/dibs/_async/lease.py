@@ -359,8 +359,11 @@ class AsyncRenewedLease(AsyncLease):
 
 def busy_error(leases: AsyncLeases, call: HoldCall, holding: Holding) -> Busy:
     """The error for a caller whose key another holder has."""
-    is_here = leases.held_here(call.key) is not None
-    return Busy(call.text, holding.remaining, holding.holder, call.name, is_here)
+    is_here, options = leases.held_here(call.key) is not None, call.options
+    return Busy(
+        call.text, holding.remaining, holding.holder, call.name, is_here,
+        limit=options.limit, waited=options.wait,
+    )  # fmt: skip
 
 
 class AsyncHold:

@@ -252,8 +252,9 @@ class Leases:
         lease.is_lost = True
         self.forget(lease)
         if not (lease.is_kept or lease.is_lent):  # a lent one is continued elsewhere
-            held = monotonic() - lease.since
-            self.events.emit("lost", lease.call.name, held=held, cause=cause)
+            name, held = lease.call.name, monotonic() - lease.since
+            _log.warning("%s: the lease was lost after %.1f s: %s", name, held, cause)
+            self.events.emit("lost", name, held=held, cause=cause)
         self.waiters.wake_next(lease.call.key)
         if lease.body is not None:
             lease.body.stop()

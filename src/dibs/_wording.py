@@ -333,8 +333,6 @@ class Facts(NamedTuple):
     entry: KeyInfo
     is_elsewhere: bool
     """It is not what was asked for, but ends like it."""
-    touched: float | None
-    """Seconds since the key was last written, renewed or read; None: the server does not say."""
     alive: Alive
 
 
@@ -347,8 +345,6 @@ def listed(found: Facts, *, whole: bool) -> list[tuple[str, str]]:
     known += [each for each in facts(entry, whole=whole) if each[0] not in hidden]
     if entry.age is not None and not is_record:
         known.insert(3, ("since", f"{duration(entry.age)} ago"))
-    if found.touched is not None and entry.token_hint is not None:
-        known.append(("last touched", f"{duration(found.touched)} ago: written, renewed or read"))
     if entry.holder is not None and entry.token_hint is not None:
         known.append(("its process", _PROCESS[found.alive]))
     return known
@@ -429,7 +425,6 @@ def reason_object(found: Facts, *, whole: bool) -> JsonObject:
         "namespace": found.place.namespace,
         "elsewhere": found.is_elsewhere,
         "entry": as_object(found.entry, whole=whole),
-        "touched": found.touched,
         "alive": found.alive,
         "next": next_steps(found),
         "advice": advice(found),

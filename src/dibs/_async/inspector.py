@@ -160,17 +160,6 @@ class AsyncInspector:
 
     # ---- one key
 
-    async def idle(self, key: str) -> float | None:
-        """Seconds since *key* was written, renewed or read. None: not there, or not known."""
-        data = expand(self._namespace, key)
-        try:
-            now, _ = await self._store.opened()
-            request = Request(pack("OBJECT", "IDLETIME", data), 1, data)
-            reply = await self._store.transport.send(request, now)
-        except Outage as outage:
-            raise Unavailable(outage.cause, _NAME) from None
-        return float(reply) if isinstance(reply, int) else None
-
     async def entry(self, key: str) -> KeyInfo | None:
         """What *key* is, with its fence and who loads it. None: it is not there."""
         data = expand(self._namespace, key)

@@ -161,17 +161,6 @@ class Inspector:
 
     # ---- one key
 
-    def idle(self, key: str) -> float | None:
-        """Seconds since *key* was written, renewed or read. None: not there, or not known."""
-        data = expand(self._namespace, key)
-        try:
-            now, _ = self._store.opened()
-            request = Request(pack("OBJECT", "IDLETIME", data), 1, data)
-            reply = self._store.transport.send(request, now)
-        except Outage as outage:
-            raise Unavailable(outage.cause, _NAME) from None
-        return float(reply) if isinstance(reply, int) else None
-
     def entry(self, key: str) -> KeyInfo | None:
         """What *key* is, with its fence and who loads it. None: it is not there."""
         data = expand(self._namespace, key)

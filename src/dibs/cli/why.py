@@ -73,12 +73,10 @@ def _asked(args: argparse.Namespace) -> str:
 
 def here(dibs: Dibs, namespace: str, typed: str) -> list[Facts]:
     """What *typed* is in the namespace that was named."""
-    look = inspector(dibs)
-    touched = look.idle(typed)  # before the key is read
     key, entry = find_key(dibs, typed)
     if entry is None:
         return []
-    return [Facts(Place(namespace, key), entry, False, touched, alive(entry.holder))]
+    return [Facts(Place(namespace, key), entry, False, alive(entry.holder))]
 
 
 def elsewhere(dibs: Dibs, namespace: str, typed: str) -> list[Facts]:
@@ -92,7 +90,5 @@ def elsewhere(dibs: Dibs, namespace: str, typed: str) -> list[Facts]:
 
 
 def _facts(look: "Inspector", place: Place) -> Facts | None:
-    there = look.within(place.namespace)
-    touched = there.idle(place.key)
-    entry = there.entry(place.key)
-    return entry and Facts(place, entry, True, touched, alive(entry.holder))
+    entry = look.within(place.namespace).entry(place.key)
+    return entry and Facts(place, entry, True, alive(entry.holder))

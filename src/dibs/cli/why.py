@@ -1,6 +1,8 @@
 """`dibs why`: where a key is, who has it, whether that process lives, and what can be done."""
 
 import argparse
+import re
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -57,6 +59,9 @@ def nowhere(args: argparse.Namespace) -> str:
     """There is no such key, as far as was looked."""
     if is_shortened(args.key):
         return f"{_asked(args)}: nothing there; a shortened key is looked for in one namespace"
+    if (pattern := re.sub(r"{[^{}]*}", "*", args.key)).endswith("*"):
+        text = "this is a name from a log or a template; the keys that it stands for"
+        return f"{printable(args.key)}: {text}: dibs ls {shlex.quote(printable(pattern))}"
     text = "not held; the key does not exist, in any namespace of this server"
     return f"{printable(args.key)}: {text} (`dibs ls` lists those that do)"
 

@@ -32,6 +32,7 @@ from .._core.lease import (
     Holding,
     LeaseState,
     Won,
+    about_key,
     acquire_request,
     is_wrong_type,
     keep_request,
@@ -145,6 +146,8 @@ class Leases:
             else:
                 sleep(0)  # a caller that tries again and again must not starve the others
             return self.unguarded(call, token, now, outage.cause)
+        except UsageError as error:
+            raise about_key(error, call.name) from None
         except DibsError:
             raise
         except BaseException:

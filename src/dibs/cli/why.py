@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .. import Dibs
-from .._interface import inspector, is_shortened, printable
+from .._interface import exactly, inspector, is_shortened, printable
 from .._process import alive
 from .._wording import (
     Facts,
@@ -89,7 +89,7 @@ def elsewhere(dibs: Dibs, namespace: str, typed: str) -> list[Facts]:
     if is_shortened(typed):
         return []
     look = inspector(dibs)
-    places = [place_of(each, typed) for each in look.ending_with(typed)]
+    places = [place_of(each, typed) for each in look.anywhere("*" + exactly(typed))]
     places.sort(key=lambda place: (place.namespace != namespace, place))
     return [each for place in places[:MOST] if (each := _facts(look, place))]
 

@@ -61,7 +61,11 @@ def console_wsgi(
 ) -> "WsgiConsole":
     """Create a WSGI application that shows what *dibs* and its server do.
 
-    The rules are as in `console`, but plain functions of the WSGI environ.
+    Args:
+        allow: Who may read it: a plain function of the WSGI environ that returns a bool, or "host"
+            if the application around it has decided.
+        allow_release: Who may also release keys. Default: no one.
+        allow_keys: Who sees whole keys, which may contain personal data. Default: no one.
 
     Raises:
         UsageError: A rule is invalid, or *dibs* is an AsyncDibs.

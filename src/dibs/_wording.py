@@ -2,11 +2,11 @@
 
 import math
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
-from ._interface import Fire, KeyInfo, Permit, cut, printable, shorten
+from ._interface import Fire, KeyInfo, Permit, cut, is_shortened, printable, shorten
 
 JsonObject = dict[str, Any]
 
@@ -163,7 +163,7 @@ def as_object(entry: KeyInfo, *, whole: bool) -> JsonObject:
         {**each._asdict(), "waited": _rounded(each.waited)} for each in entry.waiters
     ]
     fields["permits"] = [_permit(permit) for permit in entry.permits]
-    for name in ("remaining", "age", "took"):
+    for name in ("remaining", "age", "took", "due"):
         fields[name] = _rounded(fields[name])
     return fields
 
@@ -198,9 +198,8 @@ def facts(entry: KeyInfo, *, whole: bool) -> list[tuple[str, str]]:
     if entry.taken > len(entry.permits):
         listed.append(("permit", f"… {entry.taken - len(entry.permits)} more"))
     for fire in entry.fires:
-        due = datetime.fromtimestamp(fire.at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
         late = f", {duration(fire.delay)} late" if fire.delay >= 1 else ""
-        listed.append(("fire", f"{due}: {ended(fire)} on {printable(fire.holder)}{late}"))
+        listed.append(("fire", f"{_moment(fire)}: {ended(fire)} on {printable(fire.holder)}{late}"))
     for waiter in entry.waiters:
         listed.append(("waits", f"{printable(waiter.holder)}, for {duration(waiter.waited)}"))
     return [(name, value) for name, value in listed if value]
@@ -257,7 +256,8 @@ def _meaning_of_record(entry: KeyInfo) -> str:
         case "schedule" if is_new_schedule(entry):
             return "No fire is over yet: the schedule is new, or the server has lost its data."
         case "schedule" if entry.fires:
-            return f"The last fire that is over {ended(entry.fires[0])}, on {entry.holder}."
+            last = f"The last fire that is over {ended(entry.fires[0])}, on {entry.holder}."
+            return " ".join([last, *_failed_before(entry.fires), *_next_fire(entry)])
         case "schedule":
             return "The last fire that is over; its age is counted from that fire."
         case "rate":
@@ -276,6 +276,26 @@ def _meaning_of_record(entry: KeyInfo) -> str:
             return "Data of another program."
 
 
+def _failed_before(fires: Sequence[Fire]) -> list[str]:
+    failed = [each for each in fires[1:] if each.outcome.startswith("failed")]
+    if not failed:
+        return []
+    number = f"{len(failed)} of the {len(fires) - 1} before it failed"
+    return [f"{number}, the last one of {_moment(failed[0])}."]
+
+
+def _next_fire(entry: KeyInfo) -> list[str]:
+    if entry.due is None:
+        return []
+    if entry.due >= 0:
+        return [f"The next one is due in {duration(entry.due)}."]
+    return [f"The next one was due {duration(-entry.due)} ago, and is not over."]
+
+
+def _moment(fire: Fire) -> str:
+    return datetime.fromtimestamp(fire.at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
 def risk(entry: KeyInfo) -> str:
     """What may go wrong if the key is freed now."""
     who = printable(entry.holder or "its holder")
@@ -283,8 +303,8 @@ def risk(entry: KeyInfo) -> str:
     match entry.kind:
         case "lease" | "permits":
             return (
-                f"If {who} is still working, two work at once from now on; it notices when it "
-                f"renews or releases. Only a fence lets your data refuse the late one: {fence}."
+                f"That does not stop the work of {who}: if it goes on, two work at once. Only a "
+                f"fence lets your data refuse the late one: {fence}."
             )
         case "claim":
             return (
@@ -304,6 +324,8 @@ def risk(entry: KeyInfo) -> str:
 Alive = Literal["running", "stopped", "ended", "unknown"]
 """Whether the process of a holder is alive, as far as can be known from here."""
 _SCHEDULED = ("scheduled-last:", "scheduled:")
+GRACE = 60.0
+"""Seconds by which a fire is late before it is worth a look."""
 
 
 class Place(NamedTuple):
@@ -333,8 +355,6 @@ class Facts(NamedTuple):
     entry: KeyInfo
     is_elsewhere: bool
     """It is not what was asked for, but ends like it."""
-    touched: float | None
-    """Seconds since the key was last written, renewed or read; None: the server does not say."""
     alive: Alive
 
 
@@ -347,8 +367,8 @@ def listed(found: Facts, *, whole: bool) -> list[tuple[str, str]]:
     known += [each for each in facts(entry, whole=whole) if each[0] not in hidden]
     if entry.age is not None and not is_record:
         known.insert(3, ("since", f"{duration(entry.age)} ago"))
-    if found.touched is not None and entry.token_hint is not None:
-        known.append(("last touched", f"{duration(found.touched)} ago: written, renewed or read"))
+    elif entry.kind == "lease":
+        known.insert(3, ("since", "is not recorded, without fence=True"))
     if entry.holder is not None and entry.token_hint is not None:
         known.append(("its process", _PROCESS[found.alive]))
     return known
@@ -384,27 +404,69 @@ def advice(found: Facts) -> list[str]:
         case "lease" | "claim" if found.alive == "ended":
             return [f"Wait, or free it now: {command('release')} --force"]
         case "lease" | "claim" | "permits" | "done":
-            wait = [] if is_stuck(entry) else [_patience(entry)]
-            return [*wait, f"Free it: {command('release')} --force. {risk(entry)}"]
+            free = f"{command('release')} --force"
+            return [
+                _first(found),
+                f"{'Delete' if entry.kind == 'done' else 'Free'} it: {free}. {risk(entry)}",
+            ]
         case "cached":
             return [f"Drop the value: {command('invalidate')}"]
-        case "schedule" if entry.state == "new":
-            return ["See that a scheduler runs, and that its log names this schedule."]
-        case "schedule" if entry.fires and entry.fires[0].outcome.startswith("failed"):
-            log = f"The traceback is in the log of {printable(entry.fires[0].holder)}"
-            return [f"A fire that failed is not run again. {log}, of the logger dibs."]
-        case "foreign" if is_stuck(entry):
-            return [f"dibs did not write it, and it counts as held: {command('release')} --force"]
+        case "schedule":
+            return _about_schedule(found)
+        case "foreign" if entry.state != "denied":
+            return _about_foreign(found, f"{command('release')} --force")
         case "rate":
             return ["Wait; DEL lets a whole burst through again."]
         case _:
             return []
 
 
-def _patience(entry: KeyInfo) -> str:
-    if entry.kind == "done":
-        return f"Wait {_time_left(entry)}: then the same submission is new."
-    return "Wait for its end, or stop its process: then it is free after the time that is left."
+def _first(found: Facts) -> str:
+    """What is better than freeing the key, or must come before."""
+    entry = found.entry
+    host, _, pid = printable(entry.holder or "").rpartition(":")
+    match entry.kind, found.alive:
+        case "done", _:
+            return f"Wait {_time_left(entry)}: then the same submission is new."
+        case "permits", _:
+            return "Wait for an end; or end the process of a holder first, then free its permit."
+        case _ if is_stuck(entry) or not pid:
+            return "End its process first."
+        case _, "stopped":
+            return f"Let its process go on (kill -CONT {pid}), or end it first (kill -9 {pid})."
+        case _, "running":
+            return f"Wait for its end; or end its process first (kill {pid}). {_LEFT}"
+        case _:
+            return f"Wait for its end; or end process {pid} on {host} first. {_LEFT}"
+
+
+_LEFT = "A process that is killed leaves its key for the time that is left."
+
+
+def _about_schedule(found: Facts) -> list[str]:
+    entry, lines = found.entry, list[str]()
+    if entry.fires and entry.fires[0].outcome.startswith("failed"):
+        log = f"The traceback is in the log of {printable(entry.fires[0].holder)}"
+        lines.append(f"A fire that failed is not run again. {log}, of the logger dibs.")
+    if entry.due is not None and entry.due < -GRACE:
+        running = shlex.quote(found.place.key.replace(*_SCHEDULED))
+        lines.append(f"Unless a holder of {running} runs it now, no scheduler seems to run.")
+    if entry.state == "new" or (entry.due or 0.0) < -GRACE:
+        lines.append("See that a scheduler runs, and that its log names this schedule.")
+    return lines
+
+
+def _about_foreign(found: Facts, release: str) -> list[str]:
+    """It may be data that another program needs."""
+    entry, key = found.entry, shlex.quote(printable(found.place.namespace + found.place.key))
+    is_read = entry.state == "string" and not is_shortened(found.place.key)
+    read = f" (redis-cli GET {key})" if is_read else ""
+    wrote = (
+        f"Another program wrote it, as a {entry.state}, and may need it: look at it first{read}."
+    )
+    if entry.token_hint is None:
+        return [f"{wrote} dibs does not delete it. Use another key, or a namespace."]
+    return [f"{wrote} Use another key, or a namespace; if nothing needs it: {release}"]
 
 
 def _command(found: Facts) -> Callable[[str], str]:
@@ -429,7 +491,6 @@ def reason_object(found: Facts, *, whole: bool) -> JsonObject:
         "namespace": found.place.namespace,
         "elsewhere": found.is_elsewhere,
         "entry": as_object(found.entry, whole=whole),
-        "touched": found.touched,
         "alive": found.alive,
         "next": next_steps(found),
         "advice": advice(found),

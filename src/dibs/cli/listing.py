@@ -1,6 +1,8 @@
 """`dibs ls`: what the server holds."""
 
 import argparse
+import re
+import shlex
 from collections import Counter
 from collections.abc import Callable
 from fnmatch import fnmatchcase
@@ -23,6 +25,10 @@ _ORDER: dict[str, Callable[[KeyInfo], Any]] = {
     "age": lambda entry: -(entry.age or 0.0),
     "size": lambda entry: -(entry.size or 0),
 }
+
+
+_NAMED = ("lease", "permits", "claim", "done", "cached")
+"""Kinds whose keys the application has named."""
 
 
 class Wanted(NamedTuple):
@@ -49,12 +55,16 @@ class Listing:
         self.entries: dict[str, KeyInfo] = {}
         self.kinds: Counter[str] = Counter()
         """How many of which kind are listed."""
+        self.heads: Counter[str] = Counter()
+        """How the listed keys begin, where two colons make that look like a namespace."""
         self.is_sorted = True
         """False: some were taken before all were read."""
         self.left_out: Counter[str] = Counter()
         """How many of which kind were not asked for."""
         self.unreachable: list[tuple[str, str]] = []
         self.is_complete = True
+        self.elsewhere: list[str] = []
+        """Namespaces that have what was not found in this one."""
 
     @property
     def is_whole(self) -> bool:
@@ -85,6 +95,9 @@ class Listing:
     def _keep(self, entry: KeyInfo) -> None:
         if entry.key not in self.entries:  # SCAN may name a key twice
             self.kinds[entry.kind] += 1
+            head, *rest = entry.key.split(":", 2)
+            if entry.kind in _NAMED and len(rest) == 2:
+                self.heads[f"{head}:"] += 1
         self.entries[entry.key] = entry
 
     def take(self) -> list[KeyInfo]:
@@ -157,10 +170,23 @@ def run(args: argparse.Namespace) -> int:
     output = (JsonOutput if args.json else TableOutput)(terminal, whole=args.show_keys)
     wanted, write = wanted_by(args), output.write if _is_streamed(args) else None
     with connected(args) as dibs:
-        listing = read(inspector(dibs), wanted, write)
+        look = inspector(dibs)
+        listing = read(look, wanted, write)
+        if args.pattern != "*" and not listing.kinds and not listing.left_out:
+            listing.elsewhere = _elsewhere(look, args.pattern)
     rest = list(listing.entries.values())
+    if args.namespace:
+        listing.heads.clear()
     output.end(_sorted_by(args, rest) if listing.is_sorted else rest, listing)
     return 3 if listing.unreachable else 0
+
+
+def _elsewhere(look: "Inspector", pattern: str) -> list[str]:
+    """Namespaces in which *pattern* has keys: what stands before its fixed beginning."""
+    head = re.split(r"[*?\[\\]", pattern)[0]
+    keys = look.anywhere(f"*{pattern}") if head else []
+    prefixes = [each.partition(head)[0] for each in keys]
+    return [each for each, _ in Counter(filter(None, prefixes)).most_common(3)]
 
 
 def _is_streamed(args: argparse.Namespace) -> bool:
@@ -243,6 +269,9 @@ def remarks(listing: Listing, *, whole: bool) -> list[str]:
     listed = ", ".join(_number_of(kind, number) for kind, number in kinds.most_common())
     total = counted(kinds.total(), "key")
     lines = [f"{total}: {listed}" if kinds else "nothing is held here"]
+    for namespace in listing.elsewhere:
+        option = f"--namespace {shlex.quote(printable(namespace))}"
+        lines.append(f"There are such keys with {option}.")
     if not listing.is_complete:
         lines.append(f"Stopped after {total}; there may be more: --limit 0 lists all.")
     if not listing.is_sorted:
@@ -250,6 +279,9 @@ def remarks(listing: Listing, *, whole: bool) -> list[str]:
     if listing.left_out:
         left = ", ".join(_number_of(*each) for each in listing.left_out.most_common())
         lines.append(f"Not shown: {left} ({listing.options}).")
+    for head, _ in listing.heads.most_common(2):
+        option = f"--namespace {shlex.quote(printable(head))}"
+        lines.append(f"If {printable(head)} is a namespace: {option} shows what is in it.")
     if kinds and not whole:
         lines.append("Keys are shortened, because they may be personal; --show-keys shows them.")
     return [*lines, *missing(listing)]

@@ -202,10 +202,10 @@ def test_a_foreign_value_is_busy_without_a_holder(server: Server) -> None:
 
 
 def test_a_key_of_another_type_is_a_mistake_that_is_explained(server: Server) -> None:
-    """The key holds a list: a UsageError that says so, and the list is left alone."""
+    """The key holds a list: a UsageError that names it, and the list is left alone."""
     server.client().rpush("user:1", "a")
     with Dibs(server.url, budget=5) as dibs:
-        with pytest.raises(UsageError, match="another type"):
+        with pytest.raises(UsageError, match=r"^user:\*: the key holds a value of another type"):
             with dibs.hold("user:1", ttl=5):
                 pytest.fail("took a list")
     assert server.client().lrange("user:1", 0, -1) == [b"a"]

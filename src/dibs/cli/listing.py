@@ -169,7 +169,8 @@ def run(args: argparse.Namespace) -> int:
     with connected(args) as dibs:
         look = inspector(dibs)
         listing = read(look, wanted, write)
-        if args.pattern != "*" and not listing.kinds and not listing.left_out:
+        is_empty = not listing.kinds and not listing.left_out and not listing.unreachable
+        if is_empty and args.pattern != "*":
             listing.elsewhere = _elsewhere(look, args.pattern)
     rest = list(listing.entries.values())
     listing.heads = [] if args.namespace else _heads(rest)
@@ -272,9 +273,7 @@ def remarks(listing: Listing, *, whole: bool) -> list[str]:
     listed = ", ".join(_number_of(kind, number) for kind, number in kinds.most_common())
     total = counted(kinds.total(), "key")
     lines = [f"{total}: {listed}" if kinds else "nothing is held here"]
-    for namespace in listing.elsewhere:
-        option = f"--namespace {shlex.quote(printable(namespace))}"
-        lines.append(f"There are such keys with {option}.")
+    lines += dict.fromkeys([_such_keys(each, whole=whole) for each in listing.elsewhere])
     if not listing.is_complete:
         lines.append(f"Stopped after {total}; there may be more: --limit 0 lists all.")
     if not listing.is_sorted:
@@ -288,6 +287,13 @@ def remarks(listing: Listing, *, whole: bool) -> list[str]:
     if kinds and not whole:
         lines.append("Keys are shortened, because they may be personal; --show-keys shows them.")
     return [*lines, *missing(listing)]
+
+
+def _such_keys(namespace: str, *, whole: bool) -> str:
+    head, colon, rest = namespace.partition(":")
+    if rest and not whole:
+        return f"There are such keys behind {printable(head)}{colon}…; --show-keys shows it."
+    return f"There are such keys with --namespace {shlex.quote(printable(namespace))}."
 
 
 def _number_of(kind: str, number: int) -> str:

@@ -82,6 +82,15 @@ def test_it_names_the_namespace_that_has_what_was_not_found(shop: Shop) -> None:
     assert "such keys" not in run(shop.url, "ls", "none:*").err
 
 
+def test_what_may_be_personal_is_not_shown_as_a_namespace(shop: Shop) -> None:
+    """Of what stands before the pattern, as of a key, the part before the first colon."""
+    shop.server.client().set("user:ann:visit:7", "1")
+    done = run(shop.url, "ls", "visit:*")
+    assert "There are such keys behind user:…; --show-keys shows it." in done.err
+    done = run(shop.url, "ls", "visit:*", "--show-keys")
+    assert "There are such keys with --namespace user:ann:." in done.err
+
+
 def test_without_a_namespace_it_says_what_may_be_one(shop: Shop) -> None:
     """Keys are shortened behind it, so none is recognised."""
     assert "If shop: is a namespace: --namespace shop:" in run(shop.url, "ls").err

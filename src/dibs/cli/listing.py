@@ -55,8 +55,6 @@ class Listing:
         self.entries: dict[str, KeyInfo] = {}
         self.kinds: Counter[str] = Counter()
         """How many of which kind are listed."""
-        self.heads: Counter[str] = Counter()
-        """How the listed keys begin, where two colons make that look like a namespace."""
         self.is_sorted = True
         """False: some were taken before all were read."""
         self.left_out: Counter[str] = Counter()
@@ -65,6 +63,8 @@ class Listing:
         self.is_complete = True
         self.elsewhere: list[str] = []
         """Namespaces that have what was not found in this one."""
+        self.heads: list[str] = []
+        """How listed keys begin, where that may be a namespace which was not named."""
 
     @property
     def is_whole(self) -> bool:
@@ -95,9 +95,6 @@ class Listing:
     def _keep(self, entry: KeyInfo) -> None:
         if entry.key not in self.entries:  # SCAN may name a key twice
             self.kinds[entry.kind] += 1
-            head, *rest = entry.key.split(":", 2)
-            if entry.kind in _NAMED and len(rest) == 2:
-                self.heads[f"{head}:"] += 1
         self.entries[entry.key] = entry
 
     def take(self) -> list[KeyInfo]:
@@ -172,11 +169,11 @@ def run(args: argparse.Namespace) -> int:
     with connected(args) as dibs:
         look = inspector(dibs)
         listing = read(look, wanted, write)
-        if args.pattern != "*" and not listing.kinds and not listing.left_out:
+        is_empty = not listing.kinds and not listing.left_out and not listing.unreachable
+        if is_empty and args.pattern != "*":
             listing.elsewhere = _elsewhere(look, args.pattern)
     rest = list(listing.entries.values())
-    if args.namespace:
-        listing.heads.clear()
+    listing.heads = [] if args.namespace else _heads(rest)
     output.end(_sorted_by(args, rest) if listing.is_sorted else rest, listing)
     return 3 if listing.unreachable else 0
 
@@ -187,6 +184,13 @@ def _elsewhere(look: "Inspector", pattern: str) -> list[str]:
     keys = look.anywhere(f"*{pattern}") if head else []
     prefixes = [each.partition(head)[0] for each in keys]
     return [each for each, _ in Counter(filter(None, prefixes)).most_common(3)]
+
+
+def _heads(entries: list[KeyInfo]) -> list[str]:
+    """How keys with two colons begin, the most frequent first."""
+    parts = [entry.key.split(":", 2) for entry in entries if entry.kind in _NAMED]
+    heads = Counter([f"{each[0]}:" for each in parts if len(each) == 3])
+    return [head for head, _ in heads.most_common(2)]
 
 
 def _is_streamed(args: argparse.Namespace) -> bool:
@@ -269,9 +273,7 @@ def remarks(listing: Listing, *, whole: bool) -> list[str]:
     listed = ", ".join(_number_of(kind, number) for kind, number in kinds.most_common())
     total = counted(kinds.total(), "key")
     lines = [f"{total}: {listed}" if kinds else "nothing is held here"]
-    for namespace in listing.elsewhere:
-        option = f"--namespace {shlex.quote(printable(namespace))}"
-        lines.append(f"There are such keys with {option}.")
+    lines += dict.fromkeys([_such_keys(each, whole=whole) for each in listing.elsewhere])
     if not listing.is_complete:
         lines.append(f"Stopped after {total}; there may be more: --limit 0 lists all.")
     if not listing.is_sorted:
@@ -279,12 +281,19 @@ def remarks(listing: Listing, *, whole: bool) -> list[str]:
     if listing.left_out:
         left = ", ".join(_number_of(*each) for each in listing.left_out.most_common())
         lines.append(f"Not shown: {left} ({listing.options}).")
-    for head, _ in listing.heads.most_common(2):
+    for head in listing.heads:
         option = f"--namespace {shlex.quote(printable(head))}"
         lines.append(f"If {printable(head)} is a namespace: {option} shows what is in it.")
     if kinds and not whole:
         lines.append("Keys are shortened, because they may be personal; --show-keys shows them.")
     return [*lines, *missing(listing)]
+
+
+def _such_keys(namespace: str, *, whole: bool) -> str:
+    head, colon, rest = namespace.partition(":")
+    if rest and not whole:
+        return f"There are such keys behind {printable(head)}{colon}…; --show-keys shows it."
+    return f"There are such keys with --namespace {shlex.quote(printable(namespace))}."
 
 
 def _number_of(kind: str, number: int) -> str:

@@ -365,7 +365,7 @@ def found_at(
     place: Place, entry: KeyInfo, look: Callable[[str | None], Alive], *, is_elsewhere: bool = False
 ) -> Facts:
     """What is known of *entry*; *look* says whether the process of a holder is alive."""
-    permits = tuple([look(permit.holder) for permit in entry.permits])
+    permits: tuple[Alive, ...] = tuple([look(permit.holder) for permit in entry.permits])
     is_one = len(set(permits)) == 1 and len(permits) == entry.taken
     return Facts(place, entry, is_elsewhere, permits[0] if is_one else look(entry.holder), permits)
 
@@ -378,7 +378,7 @@ def listed(found: Facts, *, whole: bool) -> list[tuple[str, str]]:
     hidden = ("age", "token hint", *(("holder", "left") if is_record else ()))
     processes = iter(found.permits)
     known += [
-        (name, _marked(value, next(processes, "unknown")) if name == "permit" else value)
+        (name, _marked(value, next(processes, None)) if name == "permit" else value)
         for name, value in facts(entry, whole=whole)
         if name not in hidden
     ]
@@ -399,8 +399,8 @@ _PROCESS: dict[Alive, str] = {
 }
 
 
-def _marked(permit: str, alive: Alive) -> str:
-    return f"{permit}; {_PROCESS[alive]}" if alive in ("ended", "stopped") else permit
+def _marked(permit: str, alive: Alive | None) -> str:
+    return f"{permit}; {_PROCESS[alive]}" if alive == "ended" or alive == "stopped" else permit
 
 
 def next_steps(found: Facts) -> str:

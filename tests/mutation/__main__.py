@@ -26,7 +26,10 @@ MAP = Path(".pytest_cache/v/dibs")
 RESULTS = Path("build/mutants.txt")
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 PURE = ["tests/core", "tests/http"]
-SERVERS = ["tests/model", "tests/behaviour", "tests/integrations", "tests/races/test_loops.py"]
+SERVERS = [
+    "tests/model", "tests/behaviour", "tests/integrations", "tests/databases",
+    *(f"tests/races/test_{name}.py" for name in ("loads", "loops", "schedules")),
+]  # fmt: skip
 SIMULATED = ("src/dibs/_core/", "src/dibs/_async/", "src/dibs/_transport/")
 LUA = "src/dibs/_core/lua"
 ALIVE = ("survived", "unreached", "unchanged")

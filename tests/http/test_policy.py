@@ -62,6 +62,15 @@ def test_an_empty_secret_is_refused(secret: str | bytes) -> None:
     )
     with pytest.raises(UsageError, match="secret"):
         secret_bytes(secret)
+    with pytest.raises(UsageError, match="secret"):
+        GuardOptions(secret=secret)
+
+
+def test_a_cookie_without_a_name_is_refused() -> None:
+    """Nobody has one: all would be one client."""
+    assert GuardOptions(session_cookie="sid").session_cookie == "sid"
+    with pytest.raises(UsageError, match="session_cookie"):
+        GuardOptions(session_cookie="")
 
 
 def test_the_first_policy_that_fits_is_the_one() -> None:

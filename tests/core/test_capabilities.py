@@ -67,6 +67,14 @@ def test_a_key_that_is_not_ours_says_nothing_about_the_command() -> None:
         assert finish(Handshake(), [NONE, *[reply] * 5, *REST]).refused == frozenset()
 
 
+def test_changes_are_followed_where_server_and_connection_allow_it() -> None:
+    """Elsewhere waiters poll, and nothing else is lost."""
+    assert finish(Handshake(), [NONE, *FINE]).tracking
+    refused = finish(Handshake(), [NONE, *FINE[:5], NOPERM, *REST[1:]])
+    assert not refused.tracking and refused.refused == {"CLIENT TRACKING"}
+    assert not finish(Handshake(pushes=False), [NONE, *FINE]).tracking
+
+
 def test_without_a_release_there_is_no_engine() -> None:
     """The sentence names what is missing, and what would do instead."""
     with pytest.raises(UsageError, match="EVAL"):

@@ -302,8 +302,9 @@ def risk(entry: KeyInfo) -> str:
     fence = "it has none" if entry.fence is None else f"its last one is {entry.fence}"
     match entry.kind:
         case "lease" | "permits":
+            several = "two work" if entry.kind == "lease" else "one more than the limit works"
             return (
-                f"That does not stop the work of {who}: if it goes on, two work at once. Only a "
+                f"That does not stop the work of {who}: if it goes on, {several} at once. Only a "
                 f"fence lets your data refuse the late one: {fence}."
             )
         case "claim":
@@ -356,6 +357,17 @@ class Facts(NamedTuple):
     is_elsewhere: bool
     """It is not what was asked for, but ends like it."""
     alive: Alive
+    permits: tuple[Alive, ...] = ()
+    """The same for each holder of a permit."""
+
+
+def found_at(
+    place: Place, entry: KeyInfo, look: Callable[[str | None], Alive], *, is_elsewhere: bool = False
+) -> Facts:
+    """What is known of *entry*; *look* says whether the process of a holder is alive."""
+    permits = tuple([look(permit.holder) for permit in entry.permits])
+    is_one = len(set(permits)) == 1 and len(permits) == entry.taken
+    return Facts(place, entry, is_elsewhere, permits[0] if is_one else look(entry.holder), permits)
 
 
 def listed(found: Facts, *, whole: bool) -> list[tuple[str, str]]:
@@ -364,7 +376,12 @@ def listed(found: Facts, *, whole: bool) -> list[tuple[str, str]]:
     known = [("namespace", printable(found.place.namespace) or "(none)")]
     is_record = entry.kind == "schedule"  # it has no holder, and does not become free
     hidden = ("age", "token hint", *(("holder", "left") if is_record else ()))
-    known += [each for each in facts(entry, whole=whole) if each[0] not in hidden]
+    processes = iter(found.permits)
+    known += [
+        (name, _marked(value, next(processes, "unknown")) if name == "permit" else value)
+        for name, value in facts(entry, whole=whole)
+        if name not in hidden
+    ]
     if entry.age is not None and not is_record:
         known.insert(3, ("since", f"{duration(entry.age)} ago"))
     elif entry.kind == "lease":
@@ -382,9 +399,17 @@ _PROCESS: dict[Alive, str] = {
 }
 
 
+def _marked(permit: str, alive: Alive) -> str:
+    return f"{permit}; {_PROCESS[alive]}" if alive in ("ended", "stopped") else permit
+
+
 def next_steps(found: Facts) -> str:
     """What happens if nothing is done."""
     entry = found.entry
+    if left := [permit.remaining for permit in _ended(found)]:
+        has, whose = ("has", "its") if len(left) == 1 else ("have", "the first")
+        ended = f"{len(left)} of {counted(entry.taken, 'holder')} {has} ended"
+        return f"{ended}: {whose} permit is free in {duration(min(left))}. {meaning(entry)}"
     if found.alive in ("ended", "stopped") and entry.kind in ("lease", "claim"):
         how = f"has ended, so it is not renewed: it is free in {_time_left(entry)}."
         if found.alive == "stopped":
@@ -403,7 +428,9 @@ def advice(found: Facts) -> list[str]:
     match entry.kind:
         case "lease" | "claim" if found.alive == "ended":
             return [f"Wait, or free it now: {command('release')} --force"]
-        case "lease" | "claim" | "permits" | "done":
+        case "permits":
+            return _about_permits(found, f"{command('release')} --force")
+        case "lease" | "claim" | "done":
             free = f"{command('release')} --force"
             return [
                 _first(found),
@@ -438,6 +465,20 @@ def _first(found: Facts) -> str:
             return f"Wait for its end; or end its process first (kill {pid}). {_LEFT}"
         case _:
             return f"Wait for its end; or end process {pid} on {host} first. {_LEFT}"
+
+
+def _ended(found: Facts) -> list[Permit]:
+    """Permits whose processes have ended."""
+    permits = zip(found.entry.permits, found.permits, strict=False)
+    return [permit for permit, alive in permits if alive == "ended"]
+
+
+def _about_permits(found: Facts, release: str) -> list[str]:
+    ended = _ended(found)
+    free = [f"{release} --seen {each.token_hint}" for each in ended or found.entry.permits]
+    if ended:
+        return [f"Wait, or free that permit now: {free[0]}"]
+    return [_first(found), *[f"Free one: {each}. {risk(found.entry)}" for each in free[:1]]]
 
 
 _LEFT = "A process that is killed leaves its key for the time that is left."
@@ -482,15 +523,19 @@ def elsewhere_line(found: Facts) -> str:
     who = f" of {printable(entry.holder)}" if entry.holder else ""
     key = f" as {printable(place.key)}" if place.key.startswith(_SCHEDULED) else ""
     option = f"--namespace {shlex.quote(place.namespace)}" if place.namespace else "no --namespace"
-    return f"There is a {entry.kind}{who}{key} with {option}."
+    there = "There are permits" if entry.kind == "permits" else f"There is a {entry.kind}"
+    return f"{there}{who}{key} with {option}."
 
 
 def reason_object(found: Facts, *, whole: bool) -> JsonObject:
     """The reason as an object, for programs."""
+    entry = as_object(found.entry, whole=whole)
+    for permit, alive in zip(entry["permits"], found.permits, strict=False):
+        permit["alive"] = alive
     return {
         "namespace": found.place.namespace,
         "elsewhere": found.is_elsewhere,
-        "entry": as_object(found.entry, whole=whole),
+        "entry": entry,
         "alive": found.alive,
         "next": next_steps(found),
         "advice": advice(found),

@@ -58,6 +58,30 @@ def test_a_holder_that_has_ended_is_named(shop: Shop) -> None:
     assert run(shop.url, "why", "job:dead").code == 1
 
 
+def test_permits_of_processes_that_have_ended_are_named(shop: Shop) -> None:
+    """Each holder is looked at; the advice frees a permit of one that has ended, as it stands."""
+    code = (
+        "import sys; from dibs import Dibs; dibs = Dibs(sys.argv[1], namespace='shop:');"
+        "print(dibs.try_hold('paid-api', ttl=600, limit=3) is not None)"
+    )
+    for ttl in (300, 900):  # what expires first, and last, is held here
+        assert shop.dibs.try_hold("paid-api", ttl=ttl, limit=3) is not None
+    subprocess.run([sys.executable, "-c", code, shop.url], check=True, stdout=subprocess.DEVNULL)
+    done = run(shop.url, "why", "paid-api")
+    assert done.out.count("is not running on this machine any longer") == 1
+    assert "1 of 3 holders has ended: its permit is free in " in done.out
+    assert "two work at once" not in done.out
+    told = run(shop.url, "why", "paid-api", "--json").json["keys"][0]
+    assert [each["alive"] for each in told["entry"]["permits"]] == ["running", "ended", "running"]
+    words = told["advice"][0].partition("dibs ")[2].split()
+    assert run(shop.url, *words, "--yes").code == 0, "the advice can be pasted"
+    told = run(shop.url, "why", "paid-api", "--json").json["keys"][0]
+    assert [each["alive"] for each in told["entry"]["permits"]] == ["running", "running"]
+    assert told["alive"] == "running" and "one more than the limit works" in told["advice"][1]
+    words = told["advice"][1].partition("dibs ")[2].partition(". ")[0].split()
+    assert run(shop.url, *words, "--yes").code == 0, "so can that for one that is running"
+
+
 def held_by_a_child(url: str) -> None:
     import time
 

@@ -14,6 +14,7 @@ from .._wording import (
     Place,
     advice,
     elsewhere_line,
+    found_at,
     listed,
     next_steps,
     place_of,
@@ -81,7 +82,7 @@ def here(dibs: Dibs, namespace: str, typed: str) -> list[Facts]:
     key, entry = find_key(dibs, typed)
     if entry is None:
         return []
-    return [Facts(Place(namespace, key), entry, False, alive(entry.holder))]
+    return [found_at(Place(namespace, key), entry, alive)]
 
 
 def elsewhere(dibs: Dibs, namespace: str, typed: str) -> list[Facts]:
@@ -96,4 +97,4 @@ def elsewhere(dibs: Dibs, namespace: str, typed: str) -> list[Facts]:
 
 def _facts(look: "Inspector", place: Place) -> Facts | None:
     entry = look.within(place.namespace).entry(place.key)
-    return entry and Facts(place, entry, True, alive(entry.holder))
+    return entry and found_at(place, entry, alive, is_elsewhere=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .._interface import RenewedLock, ServerInfo, inspector
 from .._process import alive, process_state
-from .._wording import Facts, Place
+from .._wording import Place, found_at
 from ..errors import DibsError, UsageError
 from .http import (
     FORBIDDEN,
@@ -174,8 +174,7 @@ class WsgiConsole:
             return json_response(503, {"error": str(error)})
         if key is None or entry is None:
             return explained(None, keys=rights.keys)
-        facts = Facts(Place(namespace, key), entry, False, alive(entry.holder))
-        return explained(facts, keys=rights.keys)
+        return explained(found_at(Place(namespace, key), entry, alive), keys=rights.keys)
 
 
 class _Reader:

@@ -104,6 +104,33 @@ async def test_release_is_true_once(server: Server) -> None:
         assert not lease.lost and lease.remaining == 0.0
 
 
+async def test_a_released_lease_is_no_longer_held(server: Server) -> None:
+    """After release() and detach(): check() raises, though nothing was lost; extend() is False."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        for limit in (None, 2):
+            released = await dibs.try_hold(f"user:{limit}", ttl=5, limit=limit)
+            detached = await dibs.try_hold(f"job:{limit}", ttl=5, limit=limit)
+            assert released is not None and detached is not None
+            await released.release()
+            await detached.detach(ttl=5)
+            for lease in (released, detached):
+                assert await lease.extend(30) is False
+                assert not lease.lost and lease.remaining == 0.0
+                with pytest.raises(LeaseLost, match="was released or handed over") as caught:
+                    lease.check()
+                assert caught.value.state == "released"
+
+
+async def test_what_is_lost_has_no_time_left(server: Server) -> None:
+    """A lease that another holder took over: remaining is 0.0 at once, not at its deadline."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        lease = await dibs.try_hold("user:1", ttl=30)
+        assert lease is not None
+        server.flush()
+        assert await lease.extend(30) is False
+        assert lease.lost and lease.remaining == 0.0
+
+
 async def test_extend_moves_the_end(server: Server) -> None:
     """extend(ttl): the server and the lease both end that much later."""
     async with AsyncDibs(server.url, budget=5) as dibs:

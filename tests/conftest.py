@@ -20,6 +20,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import hypothesis
@@ -287,11 +288,21 @@ async def _nothing_left() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what a condition cannot concern."""
+    """Leave out what was not chosen, or a condition cannot concern."""
+    if chosen := config.getoption("--chosen"):
+        items[:] = _chosen(items, Path(chosen).read_text("utf-8").splitlines())
     if config.stash[ASKED].only_async:
         kept = [item for item in items if _coroutine_of(getattr(item, "obj", None))]
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = kept
+
+
+def _chosen(items: list[pytest.Item], names: list[str]) -> list[pytest.Item]:
+    """Those among *names*, which are ids and files, in their order."""
+    order = {name: place for place, name in enumerate(names)}
+    places = [order.get(each.nodeid, order.get(each.nodeid.partition("::")[0])) for each in items]
+    found = [(place, each) for place, each in zip(places, items, strict=True) if place is not None]
+    return [item for _, item in sorted(found, key=lambda pair: pair[0])]
 
 
 def pytest_collection_finish() -> None:
@@ -310,6 +321,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--engine", action="append", default=[], choices=ENGINES, help="only on it")
     group.addoption("--workers", type=int, default=0, help="run the tests in so many forks")
     group.addoption("--for-seconds", type=float, help="begin no test later; with --workers")
+    ids = "of the tests, only these: a file with ids, of which some may be gone, or modules"
+    group.addoption("--chosen", metavar="FILE", help=ids)
     group.addoption("--page", action="append", default=[], help="of tests/docs, only this page")
     group.addoption("--map", action="store_true", help="remember what each test reaches")
     of_sync = "the generated half only on it"

@@ -67,6 +67,14 @@ def test_a_key_that_is_not_ours_says_nothing_about_the_command() -> None:
         assert finish(Handshake(), [NONE, *[reply] * 5, *REST]).refused == frozenset()
 
 
+def test_changes_are_followed_where_server_and_connection_allow_it() -> None:
+    """Elsewhere waiters poll, and nothing else is lost."""
+    assert finish(Handshake(), [NONE, *FINE]).tracking
+    refused = finish(Handshake(), [NONE, *FINE[:5], NOPERM, *REST[1:]])
+    assert not refused.tracking and refused.refused == {"CLIENT TRACKING"}
+    assert not finish(Handshake(pushes=False), [NONE, *FINE]).tracking
+
+
 def test_without_a_release_there_is_no_engine() -> None:
     """The sentence names what is missing, and what would do instead."""
     with pytest.raises(UsageError, match="EVAL"):
@@ -96,6 +104,21 @@ def test_a_plain_greeting_asks_nothing_that_a_proxy_might_not_know() -> None:
     engine = finish(handshake, [None, 0, -2, 0], [1])
     assert engine.whole_scripts and not engine.tracking
     assert isinstance(handshake.closed(), ClosedAtScript)
+
+
+def test_connections_that_are_cut_at_the_same_time_are_one_failure() -> None:
+    """Threads open several at once, and whatever cuts them cuts them all, at a script perhaps."""
+    negotiation = Negotiation()
+
+    def cut(began: int) -> Dialect | None:
+        return negotiation.after(PLAIN, refused=False, closed=True, at_script=True, began=began)
+
+    for _ in range(2):
+        began = negotiation.at_scripts
+        for _ in range(4):
+            assert cut(began) is None
+    negotiation.worked(PLAIN, 1.0)
+    assert cut(2) is None and negotiation.at_scripts == 1
 
 
 def test_a_server_that_closes_at_every_script_permits_none() -> None:

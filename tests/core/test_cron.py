@@ -171,6 +171,8 @@ def test_usual_expressions_have_a_name(name: str) -> None:
         ("5-1 * * * *", "'5-1' is no minute"),
         ("1,,2 * * * *", "is no minute"),
         ("² * * * *", "is no minute"),
+        ("٣ * * * *", "is no minute"),
+        ("*/10000 * * * *", "is no minute"),
         ("- * * * *", "is no minute"),
         ("*-5 * * * *", "is no minute"),
         ("0 3 L/2 * *", "'L/2' is no day of the month"),

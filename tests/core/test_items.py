@@ -35,6 +35,12 @@ def test_the_field_that_is_no_parameter_is_the_item() -> None:
     assert template.for_items("all:{day}")(*template.of_item("b1", args, {})) == "all:mon"
 
 
+def test_what_is_wrong_is_said_of_the_function_that_was_decorated() -> None:
+    """Not of the one for a single item, which nobody has written."""
+    with pytest.raises(UsageError, match=r"menus\(\)"):
+        ItemTemplate("menu:{branch_id}", menus).for_items("{no_field}")
+
+
 def test_a_method_has_its_list_after_self() -> None:
     """`self` is an argument like any other."""
     template = ItemTemplate("price:{self.city}:{currency}:{item}", Shop.prices)

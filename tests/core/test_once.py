@@ -20,6 +20,7 @@ from dibs._core.once import (
     answer_duplicate,
     complete_request,
     done_record,
+    encoded_note,
     fingerprint_in,
     framed,
     read_claim,
@@ -29,7 +30,7 @@ from dibs._core.once import (
     since_in,
 )
 from dibs._core.options import ClaimOptions, HoldOptions, Settings
-from dibs._core.request import REPEATED, pack
+from dibs._core.request import REPEATED, ErrorReply, pack
 from dibs.errors import Duplicate, Mismatch, UsageError
 
 TOKEN = b"5a1f-2c@web-1:4711"
@@ -143,7 +144,17 @@ def test_what_the_reply_to_a_claim_means() -> None:
         "gone meanwhile"
     )
     assert read_claim([b"1", -1], mine) == ExistingClaim("running", math.inf), "by another program"
+    refused = ErrorReply("NOPERM no PTTL")
+    assert read_claim([b"1", refused], mine) == ExistingClaim("running", math.inf)
     assert read_claim([done_record(mine, b""), 1500], mine) == ExistingClaim("done", 1.5, ONE)
+
+
+@pytest.mark.parametrize("note", [5, b"x", "x" * 201, "\ud800", ["x"]])
+def test_a_note_is_a_short_text(note: object) -> None:
+    """Of 200 characters at most, which can be sent."""
+    assert encoded_note(None) == b"" and encoded_note("x" * 200) == b"\n" + b"x" * 200
+    with pytest.raises(UsageError, match="note"):
+        encoded_note(note)
 
 
 @given(marks, marks, st.booleans())

@@ -23,6 +23,7 @@ from dibs._core.schedule import (
     clock_offset,
     is_apart,
     kept_ms,
+    next_fires,
     next_step,
     offset_text,
     pause,
@@ -264,3 +265,14 @@ def test_the_last_fire_is_remembered_past_the_next_one() -> None:
     assert kept_ms(HOURLY, NOON) == HOUR + KEPT_MS
     yearly = Cron("0 0 1 1 *", UTC)
     assert kept_ms(yearly, at("2026-01-01T00:00:00")) == 365 * 24 * HOUR + KEPT_MS
+
+
+def test_the_next_fires_of_an_expression() -> None:
+    """As many as are asked for, in the zone that is named."""
+    noon = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp() * 1000)
+    taipei = ZoneInfo("Asia/Taipei")
+    expected = [datetime(2026, 3, day, 3, tzinfo=taipei) for day in (2, 3, 4)]
+    assert next_fires("0 3 * * *", "Asia/Taipei", noon, 3) == expected
+    assert next_fires("0 3 * * *", "UTC", noon, 0) == []
+    with pytest.raises(UsageError):
+        next_fires("0 3 * * *", "Nowhere", noon, 1)

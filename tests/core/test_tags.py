@@ -68,7 +68,7 @@ def test_where_versions_live_and_what_is_no_tag() -> None:
     """In the namespace; a string is not a list of tags."""
     assert tag_keys("shop:", ["a", "b:1"]) == (b"shop:tag:a", b"shop:tag:b:1")
     assert checked_tags(["a", "b", "a"]) == ("a", "b")
-    for odd in ("a", 5, None, [""], [1]):
+    for odd in ("a", 5, None, [""], [1], ["a", 1], ["a", ""]):
         with pytest.raises(UsageError):
             checked_tags(odd)
     for no_tag in ("", None, 5, b"a"):

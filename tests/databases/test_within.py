@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dibs import Duplicate, Mismatch, UsageError
+from dibs import Duplicate, Event, Mismatch, UsageError
 from dibs.testing import Server
 from tests.databases.worlds import World
 
@@ -19,13 +19,16 @@ async def test_the_first_call_runs_and_a_duplicate_gets_its_result(
     world: World, opened: Opened
 ) -> None:
     """The table is created on the way; one order, one record."""
-    async with opened() as dibs:
+    events: list[Event] = []
+    async with opened(listeners=[events.append]) as dibs:
         place = world.placing(dibs)
         assert await place("c7") == {"order": 1}
         assert await place("c7") == {"order": 1}
         assert await place("c8") == {"order": 2}
     assert world.orders() == ["c7", "c8"]
     assert world.records() == 2
+    once = ["claimed", "completed"]
+    assert [event.kind for event in events] == [*once, "replayed", *once]
 
 
 async def test_where_redis_forgets_the_table_answers_and_fills_it_again(
@@ -95,6 +98,7 @@ async def test_with_hold_a_duplicate_is_refused_from_the_table(
             assert 55 < caught.value.retry_after <= 60
             if source == "redis":
                 valkey.flush()
+    assert world.ask("SELECT count(*) FROM dibs_done WHERE result IS NULL")[0][0] == 1
 
 
 async def test_two_at_once_without_redis_are_one(world: World, opened: Opened) -> None:

@@ -46,6 +46,13 @@ def test_a_login_without_a_credential_is_nobody(login: str) -> None:
     assert identify(None, {"authorization": "Bearer a"}, "::1").user is not None
 
 
+def test_a_client_may_have_no_address() -> None:
+    """Behind a socket of the machine, say: what else it sends tells it apart."""
+    alone = identify(None, {}, None)
+    assert alone.user is None and alone == identify(None, {}, "")
+    assert alone != identify(None, {"user-agent": "x"}, None)
+
+
 def test_a_session_is_who_has_its_cookie() -> None:
     """Whatever other cookies come with it; an empty one, or another, is nobody."""
 

@@ -20,6 +20,7 @@ from dibs._http.policy import (
     check_routes,
     inner_path,
     match_policy,
+    secret_bytes,
 )
 
 # ---- which requests are guarded
@@ -44,6 +45,32 @@ def test_a_route_is_a_method_and_a_path() -> None:
         ("POST /a.b", "POST", "/axb", False),
     ):
         assert Policy(route, window=1).covers(method, path) is fits, (route, method, path)
+
+
+def test_what_is_exempt_is_not_guarded() -> None:
+    """One of the patterns is enough."""
+    policy = Policy("POST /a/*", exempt=("POST /a/b", "POST /a/c/*"), window=1)
+    paths = ("/a", "/a/b", "/a/c/d", "/a/d", "/b")
+    assert [policy.covers("POST", path) for path in paths] == [False, False, False, True, False]
+
+
+@pytest.mark.parametrize("secret", ["", b""])
+def test_an_empty_secret_is_refused(secret: str | bytes) -> None:
+    """It would be none; a variable that is not set, say."""
+    assert secret_bytes(None) == b"" and secret_bytes("é") == "é".encode() == secret_bytes(
+        b"\xc3\xa9"
+    )
+    with pytest.raises(UsageError, match="secret"):
+        secret_bytes(secret)
+    with pytest.raises(UsageError, match="secret"):
+        GuardOptions(secret=secret)
+
+
+def test_a_cookie_without_a_name_is_refused() -> None:
+    """Nobody has one: all would be one client."""
+    assert GuardOptions(session_cookie="sid").session_cookie == "sid"
+    with pytest.raises(UsageError, match="session_cookie"):
+        GuardOptions(session_cookie="")
 
 
 def test_the_first_policy_that_fits_is_the_one() -> None:

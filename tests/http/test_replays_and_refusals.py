@@ -1,7 +1,9 @@
 """What a caller gets in place of the response."""
 
+import gzip
 import json
 import math
+import zlib
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from dibs import Duplicate, Mismatch, Unavailable
 from dibs._http.policy import Policy
 from dibs._http.problems import busy, document, refusal_response, replay
-from dibs._http.responses import Response
+from dibs._http.responses import Response, readable
 from dibs._http.submission import InvalidRequest
 
 
@@ -122,3 +124,49 @@ def test_an_operation_is_told_what_its_guard_may_answer() -> None:
     document(None, Policy(window=1))
     document(untouched := {}, None)
     assert untouched == {}
+
+
+# ---- content codings
+
+
+def test_what_cannot_be_unpacked_is_not_sent() -> None:
+    """Brotli has no place in the standard library; a body that is not what it says has none."""
+    vary = ("vary", "Origin, Accept-Encoding")
+    plain = Response(200, (("content-encoding", "identity"), vary), b"x")
+    assert readable(plain, None) == plain
+    for coding, body in (("gzip", gzip.compress(b"x")), ("deflate", zlib.compress(b"x"))):
+        found = readable(Response(200, (("content-encoding", coding), vary), body), None)
+        assert found == Response(200, (vary,), b"x")
+    for coding in ("br", "zstd", "gzip, br", "gzip"):
+        kept = Response(200, (("content-encoding", coding), vary), b"unreadable")
+        assert readable(kept, None) is None and readable(kept, "identity") is None
+        assert readable(kept, coding) == kept or "," in coding
+        chosen_by_nobody = Response(200, (("content-encoding", coding),), b"unreadable")
+        assert readable(chosen_by_nobody, None) == chosen_by_nobody
+
+
+def test_every_member_of_a_gzip_body_is_decompressed() -> None:
+    """A body may consist of several members, and of padding after them (RFC 1952)."""
+    gzipped = ("content-encoding", "gzip")
+    body = gzip.compress(b"one, ") + gzip.compress(b"two")
+    for whole in (body, body + bytes(8)):
+        assert readable(Response(200, (gzipped,), whole), "identity") == Response(
+            200, (), b"one, two"
+        )
+    assert readable(Response(200, (gzipped,), body[:-4]), "identity") is None
+
+
+@pytest.mark.parametrize(
+    ("accepts", "is_kept"),
+    [
+        ("gzip", True), ("GZIP ; q=0.5", True), ("x-gzip", True), ("br, *;q=0.1", True),
+        ("deflate, gzip;q=1.0", True), ("gzip;q=0.001", True), ("", False), ("br", False),
+        ("gzip;q=0", False), ("gzip; q = 0.00", False), ("*;q=0", False), ("*, gzip;q=0", False),
+        ("identity", False),
+    ],
+)  # fmt: skip
+def test_which_codings_a_client_accepts(accepts: str, is_kept: bool) -> None:
+    """By name, by its other name, or by a star; a weight of 0 is a no."""
+    kept = Response(200, (("content-encoding", " GZip"), ("a", "b")), gzip.compress(b"x"))
+    plain = Response(200, (("a", "b"),), b"x")
+    assert readable(kept, accepts) == (kept if is_kept else plain)

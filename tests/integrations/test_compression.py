@@ -1,7 +1,5 @@
 """CORS and compression around a guard: a replay is like any answer."""
 
-import gzip
-import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -16,7 +14,6 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from dibs import AsyncDibs
-from dibs._http.responses import Response, readable
 from dibs.integrations.asgi import DibsMiddleware, Policy
 from dibs.testing import Server
 
@@ -87,22 +84,6 @@ async def test_a_compressed_answer_is_unpacked_for_who_cannot_read_it(
         assert packed.headers["content-encoding"] == "gzip" and packed.text == first.text
 
 
-def test_what_cannot_be_unpacked_is_not_sent() -> None:
-    """Brotli has no place in the standard library; a body that is not what it says has none."""
-    vary = ("vary", "Origin, Accept-Encoding")
-    plain = Response(200, (("content-encoding", "identity"), vary), b"x")
-    assert readable(plain, None) == plain
-    for coding, body in (("gzip", gzip.compress(b"x")), ("deflate", zlib.compress(b"x"))):
-        found = readable(Response(200, (("content-encoding", coding), vary), body), None)
-        assert found == Response(200, (vary,), b"x")
-    for coding in ("br", "zstd", "gzip, br", "gzip"):
-        kept = Response(200, (("content-encoding", coding), vary), b"unreadable")
-        assert readable(kept, None) is None and readable(kept, "identity") is None
-        assert readable(kept, coding) == kept or "," in coding
-        chosen_by_nobody = Response(200, (("content-encoding", coding),), b"unreadable")
-        assert readable(chosen_by_nobody, None) == chosen_by_nobody
-
-
 async def test_a_coding_that_a_client_cannot_read_is_a_409(valkey: Server) -> None:
     """It was done, and is not done again."""
     async with opened("asgi", valkey, after="replay", key="required") as shop:
@@ -112,14 +93,3 @@ async def test_a_coding_that_a_client_cannot_read_is_a_409(valkey: Server) -> No
         assert refused.status == 409 and refused.json["type"] == "urn:dibs:already-done"
         assert (await shop.post(headers={**KEYED, "accept-encoding": "br"})).is_replay
         assert len(shop.runs) == 1
-
-
-def test_every_member_of_a_gzip_body_is_decompressed() -> None:
-    """A body may consist of several members, and of padding after them (RFC 1952)."""
-    gzipped = ("content-encoding", "gzip")
-    body = gzip.compress(b"one, ") + gzip.compress(b"two")
-    for whole in (body, body + bytes(8)):
-        assert readable(Response(200, (gzipped,), whole), "identity") == Response(
-            200, (), b"one, two"
-        )
-    assert readable(Response(200, (gzipped,), body[:-4]), "identity") is None

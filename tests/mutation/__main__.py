@@ -7,14 +7,14 @@
 Each mutant is tried by the pure tests that reach it, then in the simulation, then by tests with
 servers, until one of them fails; each time for a budget of CPU seconds. Which tests reach which
 functions is known from `make map`. A mutant that survives is judged: a test that notices it, or the
-reason why none can in tests/mutation/equivalent.txt.
+reason why none can in tests/mutation/equivalent.txt. Calls of loggers are not changed: what a log
+says is no promise.
 """
 
 import argparse
 import os
 import random
 import sys
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -26,10 +26,14 @@ MAP = Path(".pytest_cache/v/dibs")
 RESULTS = Path("build/mutants.txt")
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 PURE = ["tests/core", "tests/http"]
-SERVERS = ["tests/model", "tests/behaviour", "tests/integrations"]
+SERVERS = [
+    "tests/model", "tests/behaviour", "tests/integrations", "tests/databases",
+    *(f"tests/races/test_{name}.py" for name in ("loads", "loops", "schedules")),
+]  # fmt: skip
 SIMULATED = ("src/dibs/_core/", "src/dibs/_async/", "src/dibs/_transport/")
 LUA = "src/dibs/_core/lua"
 ALIVE = ("survived", "unreached", "unchanged")
+EQUAL = "equivalent"
 MODULES = [
     *(f"src/dibs/_core/{name}.py" for name in (
         "connection", "multiplexer", "lease", "once", "cache", "schedule",
@@ -46,13 +50,18 @@ def main() -> int:
     """The command."""
     arguments = _arguments()
     RESULTS.parent.mkdir(exist_ok=True)
-    before = _killed() if arguments.again else {}
-    mutants = _chosen(arguments)
-    # Those of another sample would count as noticed, and what survived of it not as missed.
-    RESULTS.write_text("".join([before[each.name] for each in mutants if each.name in before]))
+    before = _settled() if arguments.again else {}
+    mutants, equivalent = _chosen(arguments), _equivalent()
+    RESULTS.write_text("")
+    for each in mutants:
+        # Those of another sample would count as noticed, and what survived of it not as missed.
+        if each.name in equivalent:
+            _report(each, Tried(EQUAL, ""))
+        elif not before.get(each.name, EQUAL).startswith(EQUAL):
+            _write(before[each.name])
     for stage in _stages(arguments):
-        killed = _killed()
-        _in_fork(stage, [each for each in mutants if each.name not in killed])
+        settled = _settled()
+        _in_fork(stage, [each for each in mutants if each.name not in settled])
     return _summary()
 
 
@@ -107,13 +116,16 @@ def _in_fork(stage: Stage, mutants: list[Mutant]) -> None:
 
 def _chosen(arguments: argparse.Namespace) -> list[Mutant]:
     files = arguments.files or [*MODULES, *sorted(map(str, Path(LUA).glob("*.lua")))]
-    chance = random.Random(arguments.seed)
-    equivalent = _equivalent()
     chosen: list[Mutant] = []
     for file in files:
-        mutants = [each for each in mutants_of(file) if each.name not in equivalent]
-        chosen += chance.sample(mutants, min(arguments.sample, len(mutants)))
+        # Each has its chance by its name: the sample stays where another function changes.
+        mutants = sorted(mutants_of(file), key=lambda each: _chance(arguments.seed, each))
+        chosen += mutants[: arguments.sample]
     return chosen
+
+
+def _chance(seed: int, mutant: Mutant) -> float:
+    return random.Random(f"{seed} {mutant.name}").random()
 
 
 def _equivalent() -> set[str]:
@@ -122,7 +134,7 @@ def _equivalent() -> set[str]:
 
 
 def _rows() -> dict[str, list[str]]:
-    """What is known of each mutant: the first time that it was noticed, or the last line."""
+    """What is known of each mutant: that it was noticed, or the last line."""
     rows: dict[str, list[str]] = {}
     for line in RESULTS.read_text("utf-8").splitlines():
         row = line.split("\t")
@@ -132,15 +144,19 @@ def _rows() -> dict[str, list[str]]:
     return rows
 
 
-def _killed() -> dict[str, str]:
-    """The lines of those that were noticed, by mutant."""
+def _settled() -> dict[str, str]:
+    """The lines of those that are noticed, or equivalent, by mutant."""
     return {name: "\t".join(row) + "\n" for name, row in _rows().items() if row[0] not in ALIVE}
 
 
 def _report(mutant: Mutant, tried: Tried) -> None:
+    _write(f"{tried.outcome}\t{mutant.name}\t{mutant.line}\t{tried.test}\n")
+
+
+def _write(line: str) -> None:
     # One write each: several processes append to the file.
     with RESULTS.open("a", encoding="utf-8") as results:
-        results.write(f"{tried.outcome}\t{mutant.name}\t{mutant.line}\t{tried.test}\n")
+        results.write(line)
 
 
 def _summary() -> int:
@@ -148,13 +164,18 @@ def _summary() -> int:
     alive = [row for row in rows if row[0] in ALIVE]
     for outcome, name, line, _ in sorted(alive, key=lambda row: row[1]):
         print(f"{outcome}: {name} (line {line})")
-    files = Counter(row[1].partition(" ")[0] for row in rows)
-    kept = Counter(row[1].partition(" ")[0] for row in alive)
-    for file, count in files.items():
-        print(f"{file}: {count - kept[file]} of {count} killed")
-    seconds = sum(os.times()[:4])
-    print(f"{len(rows) - len(alive)} of {len(rows)} mutants killed, {seconds:.0f} CPU s")
+    for file in [*dict.fromkeys(map(_file, rows)), ""]:
+        outcomes = [row[0] for row in rows if row[1].startswith(file)]
+        equal = outcomes.count(EQUAL)
+        tried = len(outcomes) - equal
+        noticed = tried - sum(outcome in ALIVE for outcome in outcomes)
+        print(f"{file or 'all'}: {noticed} of {tried} noticed, {equal} equivalent")
+    print(f"{sum(os.times()[:4]):.0f} CPU s")
     return 1 if alive else 0
+
+
+def _file(row: list[str]) -> str:
+    return row[1].partition(" ")[0]
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ import ast
 import copy
 import re
 import types
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ _OTHER_ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 _OTHER_FUNCTIONS = {"min": "max", "max": "min", "all": "any", "any": "all"}
 _TEXT = (ast.JoinedStr, ast.List, ast.ListComp)
 _UNTESTED = ("__repr__", "__str__")
+_LOG = "_log"
 _LUA_CHANGES = [
     (r"==", "~="),
     (r"~=", "=="),
@@ -76,7 +78,13 @@ class Mutant:
 def mutants_of(file: str) -> list[Mutant]:
     """All changes to a Python module or a Lua script."""
     make = _of_script if file.endswith(".lua") else _of_module
-    return list(make(file))
+    seen: Counter[str] = Counter()
+    found: list[Mutant] = []
+    for mutant in make(file):
+        seen[mutant.name] += 1
+        count = seen[mutant.name]
+        found.append(mutant if count == 1 else replace(mutant, after=f"{mutant.after} ({count})"))
+    return found
 
 
 # ---- Python
@@ -149,6 +157,8 @@ def _sites(
     """What can be changed inside of functions, and into what."""
     if isinstance(node, ast.Assert) or (isinstance(node, ast.keyword) and node.arg == "strict"):
         return
+    if _is_logged(node):
+        return
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         if node.name in _UNTESTED:
             return
@@ -214,6 +224,17 @@ def _can_be_removed(node: ast.AST) -> bool:
             return any(isinstance(each, ast.Attribute | ast.Subscript) for each in targets)
         case ast.AugAssign(target=ast.Attribute() | ast.Subscript()):
             return True
+        case _:
+            return False
+
+
+def _is_logged(node: ast.AST) -> bool:
+    """A call of a logger: which lines a log has, and with which figures, is no promise."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name))):
+            return name == _LOG
+        case ast.Expr(value=ast.Call() as call):
+            return _is_logged(call)
         case _:
             return False
 

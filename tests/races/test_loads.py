@@ -186,6 +186,43 @@ async def test_nothing_stays_of_values_in_memory_that_changed(valkey: Server) ->
         await aeventually(lambda: callbacks() - before < 30)
 
 
+async def test_nobody_listens_for_values_that_are_not_kept(valkey: Server) -> None:
+    """Not in memory, because they are stale; nor any more, because the wait was over."""
+    is_loading = asyncio.Event()
+
+    async def load() -> int:
+        return 1
+
+    async def never() -> int:
+        is_loading.set()
+        await asyncio.Event().wait()
+        return 2
+
+    async with (
+        AsyncDibs(valkey.url, budget=10) as one,
+        AsyncDibs(valkey.url, budget=10) as two,
+    ):
+        stale: Any = {"ttl": 0.05, "stale": 600, "lock_ttl": 600, "local": 60}
+        await one.get_or_load("old", load, **stale)
+        await asyncio.sleep(0.1)
+        assert await two.get_or_load("old", never, **stale) == 1
+        await is_loading.wait()
+        loading = asyncio.ensure_future(two.get_or_load("new", never, ttl=60, lock_ttl=600))
+        await aeventually(lambda: "lock:{new}" in valkey.keys())
+
+        async def read() -> tuple[int, int]:
+            assert await one.get_or_load("old", load, **stale) == 1
+            assert await one.get_or_load("new", load, ttl=60, wait=0.05) == 1
+            return living("_Forget"), living("Signal")
+
+        before = await read()
+        for _ in range(10):
+            after = await read()
+        assert all(now - then < 5 for now, then in zip(after, before, strict=True))
+        loading.cancel()
+        await asyncio.wait([loading])
+
+
 def callbacks() -> int:
     """How many functions, methods and partials there are.
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from dibs import AsyncDibs, UsageError
-from dibs.testing import FaultProxy, Server
+from dibs import AsyncDibs, Event, UsageError
+from dibs.testing import FaultProxy, Server, aeventually
 
 
 @pytest.fixture(autouse=True)
@@ -102,6 +102,38 @@ def test_a_lease_that_was_cut_off_with_its_loop(valkey: Server) -> None:
     in_a_loop(first)
     gc.collect()
     assert in_a_loop(second) is True
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_the_lock_of_a_load_that_was_cut_off_is_given_back(valkey: Server) -> None:
+    """By the first load of the next loop; and loads of one loop leave each other alone."""
+    events: list[Event] = []
+    dibs = AsyncDibs(valkey.url, budget=5, listeners=[events.append])
+    begun: list[str] = []
+
+    @dibs.cached("menu:{name}", ttl=60, lock_ttl=600)
+    async def menu(name: str) -> str:
+        begun.append(name)
+        await asyncio.sleep(600 if name == "a" else 0)
+        return name
+
+    async def first() -> None:
+        waiting.append(asyncio.ensure_future(menu("a")))
+        await aeventually(lambda: begun == ["a"])
+        await menu("b")
+
+    async def second() -> list[str]:
+        await menu("c")
+        keys = valkey.keys()
+        await dibs.aclose()
+        return sorted(keys)
+
+    waiting: list[asyncio.Task[str]] = []
+    in_a_loop(first)
+    left = set(valkey.keys()) - {"menu:b"}
+    assert left, "the load is under way"
+    assert in_a_loop(second) == ["menu:b", "menu:c"]
+    assert "lost" not in [event.kind for event in events]
 
 
 def test_waiters_that_were_cut_off_do_not_stand_in_the_way(valkey: Server) -> None:

@@ -127,6 +127,33 @@ async def test_a_run_that_is_cancelled_at_the_end_is_taken_over_at_once(valkey: 
     assert [event.cause for event in events if event.kind == "failed"] == ["stopped"]
 
 
+async def test_a_scheduler_ends_with_the_tasks_that_its_loop_cancels(valkey: Server) -> None:
+    """As `asyncio.run` cancels all that is left, and waits for it: nothing goes on."""
+    events: list[Event] = []
+    async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
+
+        @dibs.scheduled(every=60, key="long", ttl=60)
+        async def long() -> None:
+            await asyncio.Event().wait()
+
+        clock = [NOON]
+        scheduler = dibs.scheduler(drain=0)
+        scheduler.clock, scheduler.server_time = lambda: clock[0], lambda _: int(clock[0] * 1000)
+        before = asyncio.all_tasks()
+        await scheduler.__aenter__()
+        tasks = asyncio.all_tasks() - before
+        await aeventually(lambda: valkey.client().exists("scheduled-last:long"))
+        clock[0] += 60
+        scheduler.look()
+        await aeventually(lambda: "fired" in [event.kind for event in events])
+        for task in tasks:
+            task.cancel()
+        _, left = await asyncio.wait(tasks, timeout=60)
+        await scheduler.__aexit__()
+        assert not left
+    assert [event.cause for event in events if event.kind == "failed"] == ["stopped"]
+
+
 async def test_a_task_whose_lease_is_lost_is_cancelled(valkey: Server) -> None:
     """Its fire is not recorded: another machine does it, from the beginning."""
     events: list[Event] = []

@@ -381,7 +381,7 @@ async def take_claim(leases: AsyncLeases, submission: ClaimCall) -> AsyncClaim[A
         outcome = await _wait(leases, submission, outcome)
     waited = monotonic() - since if options.wait else None
     if isinstance(outcome, LeaseState):
-        await _check_end(leases, options, outcome)
+        await _check_end(leases, outcome)
         return _taken(leases, submission, outcome, waited)
     if isinstance(outcome, Replay):
         events.emit("replayed", call.name, waited=waited)
@@ -396,14 +396,13 @@ async def take_claim(leases: AsyncLeases, submission: ClaimCall) -> AsyncClaim[A
     raise outcome
 
 
-async def _check_end(leases: AsyncLeases, options: ClaimOptions, lease: LeaseState) -> None:
+async def _check_end(leases: AsyncLeases, lease: LeaseState) -> None:
     """Nothing, if the claim can be ended as it should be. UsageError: it cannot; it is released."""
     engine = leases.store.transport.engine
     if engine is None or not engine.refused:
         return
-    leaves = options.after != "release" or options.on_error != "release"
     try:
-        must_allow(engine, "complete" if leaves else "renew")
+        must_allow(engine, "complete")
     except UsageError:
         await leases.end(lease)
         raise

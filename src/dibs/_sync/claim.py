@@ -382,7 +382,7 @@ def take_claim(leases: Leases, submission: ClaimCall) -> Claim[Any]:
         outcome = _wait(leases, submission, outcome)
     waited = monotonic() - since if options.wait else None
     if isinstance(outcome, LeaseState):
-        _check_end(leases, options, outcome)
+        _check_end(leases, outcome)
         return _taken(leases, submission, outcome, waited)
     if isinstance(outcome, Replay):
         events.emit("replayed", call.name, waited=waited)
@@ -397,14 +397,13 @@ def take_claim(leases: Leases, submission: ClaimCall) -> Claim[Any]:
     raise outcome
 
 
-def _check_end(leases: Leases, options: ClaimOptions, lease: LeaseState) -> None:
+def _check_end(leases: Leases, lease: LeaseState) -> None:
     """Nothing, if the claim can be ended as it should be. UsageError: it cannot; it is released."""
     engine = leases.store.transport.engine
     if engine is None or not engine.refused:
         return
-    leaves = options.after != "release" or options.on_error != "release"
     try:
-        must_allow(engine, "complete" if leaves else "renew")
+        must_allow(engine, "complete")
     except UsageError:
         leases.end(lease)
         raise

@@ -252,7 +252,9 @@ class MultiplexedTransport(BaseTransport):
     def _deliver(self) -> None:
         self._redelivery = None
         connection = self._machine.current
-        if connection is not None and not self._closed:
+        if connection is None and self._machine.outbox:
+            self._connect()  # it broke meanwhile, and nobody else may use this server again
+        elif connection is not None and not self._closed:
             for request in self._machine.outbox.take(monotonic()):
                 self._write(connection, self._redelivered((None, request)))
 

@@ -72,16 +72,17 @@ async def test_a_reader_who_comes_after_a_delete_elsewhere_gets_fresh_data(
         assert loader.loads == 2
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
 @pytest.mark.parametrize("tags", [(), ("all", "menus")])
 async def test_callers_share_a_load_where_the_server_cannot_push(
-    start_server: StartServer, tags: tuple[str, ...]
+    start_server: StartServer, tags: tuple[str, ...], is_kept: bool
 ) -> None:
-    """While nothing is deleted, and no tag invalidated."""
+    """While nothing is deleted, and no tag invalidated; also if its result is not stored."""
     server = start_server("valkey", config=("--rename-command", "HELLO", ""))
     loader = Loader()
     loader.busy = True
     async with AsyncDibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60, tags=tags)(loader.load)
+        menu = dibs.cached("menu:{name}", ttl=60, tags=tags, keep=lambda _: is_kept)(loader.load)
         callers = [Background(menu, "a")]
         await eventually(lambda: loader.loads == 1)
         for _ in range(2):

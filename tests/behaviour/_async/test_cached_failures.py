@@ -106,6 +106,27 @@ async def test_a_failing_loader_is_not_asked_for_every_stale_read(server: Server
         assert causes[:1] == [("load_failed", "the load failed: RuntimeError")]
 
 
+async def test_a_refresh_that_was_refused_is_tried_again_after_the_time_of_a_lock(
+    server: Server,
+) -> None:
+    """Not only when the load, which did not begin, would have had to end."""
+    loader = Loader()
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        times = {"ttl": 0.1, "stale": 600, "local": 60, "lock_ttl": 0.5, "load_timeout": 600}
+        read = dibs.cached("menu:{name}", **times)(loader.load)
+        await read("a")
+        server.client().rpush("lock:{menu:a}", "of another program")
+        await sleep(0.2)
+        assert (await read("a"))["load"] == 1
+        await sleep(0.1)
+        server.client().delete("lock:{menu:a}")
+        for _ in range(100):
+            if (await read("a"))["load"] > 1:
+                break
+            await sleep(0.1)
+        assert loader.loads > 1
+
+
 async def test_a_remembered_failure_ends_in_time_also_with_stale(server: Server) -> None:
     """negative_ttl together with stale: after negative_ttl the key is simply missing."""
     loader = Loader()

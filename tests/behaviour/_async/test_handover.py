@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from dibs import AsyncDibs, Busy, Duplicate, Event, LeaseLost, Unavailable, UsageError
+from dibs.claims import open_claims
 from dibs.testing import FaultProxy, Server
 
 from .._tasks import Background, eventually, sleep
@@ -18,7 +19,9 @@ async def handed_over(dibs: AsyncDibs, key: str = "order:1", ttl: float = 60, **
     """Claim it, and detach the claim for another process."""
     options = {"window": 600, **more}
     async with dibs.claim(key, **options) as claim:
-        return await claim.detach(ttl=ttl)
+        token = await claim.detach(ttl=ttl)
+        assert open_claims() == 0, "it is open where it is continued"
+        return token
 
 
 # ---- claims
@@ -501,6 +504,20 @@ async def test_a_note_whose_reply_is_lost_does_not_lose_the_claim(
                 assert not claim.lost and claim.note == "job-2"
     async with AsyncDibs(valkey.url, budget=5) as other:
         await claimed(other)
+
+
+async def test_a_claim_ends_as_usual_before_its_note_was_brought(own_server: Server) -> None:
+    """The next renewal would have brought it; the end makes sure of it first."""
+    events: list[Event] = []
+    async with AsyncDibs(own_server.url, budget=0.3, listeners=[events.append]) as dibs:
+        async with dibs.claim("order:1", window=600, lease=600, after="hold") as claim:
+            own_server.freeze()
+            assert await claim.set_note("job-1") is False
+            assert claim.note == "job-1"
+            own_server.thaw()
+            await eventually(lambda: "recovered" in kinds(events), within=90)
+        duplicate = await refused(dibs, after="hold")
+        assert duplicate.state == "done" and duplicate.note == "job-1"
 
 
 async def test_a_note_in_an_outage_is_brought_later(own_server: Server) -> None:

@@ -1,5 +1,6 @@
 """What `once` and `claim` promise while the first submission runs, on every engine."""
 
+import gc
 from datetime import timedelta
 from typing import Any
 
@@ -33,6 +34,30 @@ async def test_a_duplicate_of_a_running_one_is_refused_and_told_why(server: Serv
                 assert str(error) == error.message == "one moment, please"
             assert server.client().get("order:U4711") == before
         assert server.keys() == []
+
+
+async def test_an_error_in_the_block_of_a_replay_is_nothing_else(valkey: Server) -> None:
+    """There is nothing to end."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        async with dibs.claim("order:1", window=60, after="replay") as claim:
+            claim.complete(17)
+        with pytest.raises(LookupError) as raised:
+            async with dibs.claim("order:1", window=60, after="replay") as claim:
+                assert claim.replayed
+                raise LookupError("mine")
+        assert not hasattr(raised.value, "__notes__")
+
+
+async def test_a_claim_that_nobody_has_any_more_is_not_renewed(valkey: Server) -> None:
+    """Entered by hand and dropped: its key runs out, and an event says so."""
+    events: list[Event] = []
+    async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
+        await dibs.claim("order:1", window=60, lease=1).__aenter__()
+        gc.collect()
+        assert open_claims() == 0
+        await eventually(lambda: "leaked" in kinds(events))
+        await eventually(lambda: valkey.keys() == [])
+        assert kinds(events) == ["claimed", "leaked"] and events[-1].name == "order:*"
 
 
 async def test_the_lease_is_the_window_but_neither_tiny_nor_long(valkey: Server) -> None:

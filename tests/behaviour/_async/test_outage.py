@@ -77,6 +77,7 @@ async def test_closed_raises_unavailable_as_quickly(own_server: Server) -> None:
             assert time.monotonic() - since < allowed
         async with dibs.hold("user:1", ttl=5, on_outage="open") as lease:
             assert not lease.guarded
+            assert await lease.extend(600) is True and lease.remaining > 500
         with pytest.raises(Unavailable):
             await dibs.peek("user:1")
 

@@ -117,6 +117,21 @@ async def test_an_extended_lease_is_not_cut_short_by_its_renewal(server: Server)
             assert server.client().pttl("user:1") > 50_000
 
 
+async def test_what_ran_out_here_was_lost_although_its_key_is_there(server: Server) -> None:
+    """Another program has let the key live on: nobody may rely on that, and it is freed."""
+    events: list[Event] = []
+    async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
+        lease = await dibs.try_hold("user:1", ttl=0.3)
+        assert lease is not None
+        server.client().persist("user:1")
+        await eventually(lambda: lease.lost)
+        assert await lease.release() is False
+        assert server.keys() == []
+        assert [event.kind for event in events] == ["acquired", "late"]
+        assert await lease.release() is False
+        assert len(events) == 2, "it is over: nothing is sent, and nothing is said"
+
+
 async def test_a_hold_that_nobody_has_any_more_is_not_renewed(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:

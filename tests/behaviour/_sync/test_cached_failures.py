@@ -107,6 +107,27 @@ def test_a_failing_loader_is_not_asked_for_every_stale_read(server: Server) -> N
         assert causes[:1] == [("load_failed", "the load failed: RuntimeError")]
 
 
+def test_a_refresh_that_was_refused_is_tried_again_after_the_time_of_a_lock(
+    server: Server,
+) -> None:
+    """Not only when the load, which did not begin, would have had to end."""
+    loader = Loader()
+    with Dibs(server.url, budget=5) as dibs:
+        times = {"ttl": 0.1, "stale": 600, "local": 60, "lock_ttl": 0.5, "load_timeout": 600}
+        read = dibs.cached("menu:{name}", **times)(loader.load)
+        read("a")
+        server.client().rpush("lock:{menu:a}", "of another program")
+        sleep(0.2)
+        assert (read("a"))["load"] == 1
+        sleep(0.1)
+        server.client().delete("lock:{menu:a}")
+        for _ in range(100):
+            if (read("a"))["load"] > 1:
+                break
+            sleep(0.1)
+        assert loader.loads > 1
+
+
 def test_a_remembered_failure_ends_in_time_also_with_stale(server: Server) -> None:
     """negative_ttl together with stale: after negative_ttl the key is simply missing."""
     loader = Loader()

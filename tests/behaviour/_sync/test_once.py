@@ -1,6 +1,7 @@
 # Generated from tests/behaviour/_async/test_once.py by unasync.py – do not edit.
 """What `once` and `claim` promise while the first submission runs, on every engine."""
 
+import gc
 from datetime import timedelta
 from typing import Any
 
@@ -34,6 +35,30 @@ def test_a_duplicate_of_a_running_one_is_refused_and_told_why(server: Server) ->
                 assert str(error) == error.message == "one moment, please"
             assert server.client().get("order:U4711") == before
         assert server.keys() == []
+
+
+def test_an_error_in_the_block_of_a_replay_is_nothing_else(valkey: Server) -> None:
+    """There is nothing to end."""
+    with Dibs(valkey.url, budget=5) as dibs:
+        with dibs.claim("order:1", window=60, after="replay") as claim:
+            claim.complete(17)
+        with pytest.raises(LookupError) as raised:
+            with dibs.claim("order:1", window=60, after="replay") as claim:
+                assert claim.replayed
+                raise LookupError("mine")
+        assert not hasattr(raised.value, "__notes__")
+
+
+def test_a_claim_that_nobody_has_any_more_is_not_renewed(valkey: Server) -> None:
+    """Entered by hand and dropped: its key runs out, and an event says so."""
+    events: list[Event] = []
+    with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
+        dibs.claim("order:1", window=60, lease=1).__enter__()
+        gc.collect()
+        assert open_claims() == 0
+        eventually(lambda: "leaked" in kinds(events))
+        eventually(lambda: valkey.keys() == [])
+        assert kinds(events) == ["claimed", "leaked"] and events[-1].name == "order:*"
 
 
 def test_the_lease_is_the_window_but_neither_tiny_nor_long(valkey: Server) -> None:

@@ -78,6 +78,7 @@ def test_closed_raises_unavailable_as_quickly(own_server: Server) -> None:
             assert time.monotonic() - since < allowed
         with dibs.hold("user:1", ttl=5, on_outage="open") as lease:
             assert not lease.guarded
+            assert lease.extend(600) is True and lease.remaining > 500
         with pytest.raises(Unavailable):
             dibs.peek("user:1")
 

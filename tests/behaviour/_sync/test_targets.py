@@ -4,16 +4,19 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis import UsernamePasswordCredentialProvider
 from redis.crc import key_slot
 
-from dibs import Dibs, Busy, Unavailable, UsageError
+from dibs import Dibs, Busy, Event, Unavailable, UsageError
+from dibs._sync.loader import Loader
 from dibs.testing import Server
 from tests.topologies import Sentinel, move_slot, start_cluster
 
 from .._threads import Background, eventually, redis
+from ..events import kinds
 
 StartServer = Callable[..., Server]
 
@@ -231,6 +234,40 @@ def test_a_node_of_a_cluster_that_is_out_concerns_its_keys_only(
             assert lease.guarded == (key_slot(key.encode()) // (16384 // 3) < 2)
         assert set(guarded.values()) == {True, False}
         servers[2].thaw()
+
+
+def test_a_node_of_a_cluster_that_is_out_keeps_no_locks_of_loads(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is frozen between the read and the locks, which it takes for nobody when it goes on."""
+    claim_all = Loader.claim_all
+
+    def out(loader: Loader, asked: list[Any]) -> Any:
+        if asked[0][0].key.startswith(b"menu:b"):
+            servers[2].freeze()
+        return claim_all(loader, asked)
+
+    monkeypatch.setattr(Loader, "claim_all", out)
+    servers = start_cluster(start_server)
+    for server in servers:
+        server.client().config_set("cluster-require-full-coverage", "no")
+    events: list[Event] = []
+    url = f"redis+cluster://127.0.0.1:{servers[0].port}"
+    with Dibs(url, budget=0.5, listeners=[events.append]) as dibs:
+
+        @dibs.cached_many("menu:{name}", ttl=600, lock_ttl=600)
+        def menus(names: list[str]) -> dict[str, str]:
+            return {name: name.upper() for name in names}
+
+        before, after = [[f"{word}{number}" for number in range(12)] for word in "ab"]
+        assert len(menus(before)) == 12, "every node has a connection"
+        assert menus(after) == {name: name.upper() for name in after}
+        kept = [key for server in servers[:2] for key in server.keys()]
+        assert any("menu:b" in key for key in kept) and not any("lock:" in key for key in kept)
+        servers[2].thaw()
+        eventually(lambda: "recovered" in kinds(events), within=90)
+        eventually(lambda: not any("lock:" in key for key in servers[2].keys()))
+        assert {key for key in servers[2].keys() if "menu:b" in key} == set()
 
 
 def test_a_sentinel_leads_to_the_master_and_to_its_successor(

@@ -168,7 +168,8 @@ class Jobs(Workload):
             run = await jobs.start(message.key, job)
         except Duplicate as error:
             self.world.counts["delivery refused"] += 1
-            is_replaced = error.note in self.sent and error.note != message.job_id
+            # Also by one whose sender does not know yet that it may be sent.
+            is_replaced = error.note not in (None, message.job_id)
             if is_replaced and not is_turn(error):
                 self.replaced.setdefault(message.job_id, set()).add(error.note)
             delay = await self._again(jobs, error, job)

@@ -29,7 +29,7 @@ _log = logging.getLogger("dibs")
 
 _POLICIES = {
     "open": "callers proceed unguarded and cached functions are called directly, except with "
-    'on_outage="closed"; leaders and schedules wait',
+    'on_outage="closed"; with within= the table decides; leaders and schedules wait',
     "closed": 'callers get Unavailable, except with on_outage="open"; leaders and schedules wait',
 }
 

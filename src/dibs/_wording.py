@@ -2,11 +2,11 @@
 
 import math
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
-from ._interface import Fire, KeyInfo, Permit, cut, printable, shorten
+from ._interface import Fire, KeyInfo, Permit, cut, is_shortened, printable, shorten
 
 JsonObject = dict[str, Any]
 
@@ -163,7 +163,7 @@ def as_object(entry: KeyInfo, *, whole: bool) -> JsonObject:
         {**each._asdict(), "waited": _rounded(each.waited)} for each in entry.waiters
     ]
     fields["permits"] = [_permit(permit) for permit in entry.permits]
-    for name in ("remaining", "age", "took"):
+    for name in ("remaining", "age", "took", "due"):
         fields[name] = _rounded(fields[name])
     return fields
 
@@ -198,9 +198,8 @@ def facts(entry: KeyInfo, *, whole: bool) -> list[tuple[str, str]]:
     if entry.taken > len(entry.permits):
         listed.append(("permit", f"… {entry.taken - len(entry.permits)} more"))
     for fire in entry.fires:
-        due = datetime.fromtimestamp(fire.at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
         late = f", {duration(fire.delay)} late" if fire.delay >= 1 else ""
-        listed.append(("fire", f"{due}: {ended(fire)} on {printable(fire.holder)}{late}"))
+        listed.append(("fire", f"{_moment(fire)}: {ended(fire)} on {printable(fire.holder)}{late}"))
     for waiter in entry.waiters:
         listed.append(("waits", f"{printable(waiter.holder)}, for {duration(waiter.waited)}"))
     return [(name, value) for name, value in listed if value]
@@ -257,7 +256,8 @@ def _meaning_of_record(entry: KeyInfo) -> str:
         case "schedule" if is_new_schedule(entry):
             return "No fire is over yet: the schedule is new, or the server has lost its data."
         case "schedule" if entry.fires:
-            return f"The last fire that is over {ended(entry.fires[0])}, on {entry.holder}."
+            last = f"The last fire that is over {ended(entry.fires[0])}, on {entry.holder}."
+            return " ".join([last, *_failed_before(entry.fires), *_next_fire(entry)])
         case "schedule":
             return "The last fire that is over; its age is counted from that fire."
         case "rate":
@@ -276,15 +276,36 @@ def _meaning_of_record(entry: KeyInfo) -> str:
             return "Data of another program."
 
 
+def _failed_before(fires: Sequence[Fire]) -> list[str]:
+    failed = [each for each in fires[1:] if each.outcome.startswith("failed")]
+    if not failed:
+        return []
+    number = f"{len(failed)} of the {len(fires) - 1} before it failed"
+    return [f"{number}, the last one of {_moment(failed[0])}."]
+
+
+def _next_fire(entry: KeyInfo) -> list[str]:
+    if entry.due is None:
+        return []
+    if entry.due >= 0:
+        return [f"The next one is due in {duration(entry.due)}."]
+    return [f"The next one was due {duration(-entry.due)} ago, and is not over."]
+
+
+def _moment(fire: Fire) -> str:
+    return datetime.fromtimestamp(fire.at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
 def risk(entry: KeyInfo) -> str:
     """What may go wrong if the key is freed now."""
     who = printable(entry.holder or "its holder")
     fence = "it has none" if entry.fence is None else f"its last one is {entry.fence}"
     match entry.kind:
         case "lease" | "permits":
+            several = "two work" if entry.kind == "lease" else "one more than the limit works"
             return (
-                f"If {who} is still working, two work at once from now on; it notices when it "
-                f"renews or releases. Only a fence lets your data refuse the late one: {fence}."
+                f"That does not stop the work of {who}: if it goes on, {several} at once. Only a "
+                f"fence lets your data refuse the late one: {fence}."
             )
         case "claim":
             return (
@@ -304,6 +325,8 @@ def risk(entry: KeyInfo) -> str:
 Alive = Literal["running", "stopped", "ended", "unknown"]
 """Whether the process of a holder is alive, as far as can be known from here."""
 _SCHEDULED = ("scheduled-last:", "scheduled:")
+GRACE = 60.0
+"""Seconds by which a fire is late before it is worth a look."""
 
 
 class Place(NamedTuple):
@@ -333,9 +356,18 @@ class Facts(NamedTuple):
     entry: KeyInfo
     is_elsewhere: bool
     """It is not what was asked for, but ends like it."""
-    touched: float | None
-    """Seconds since the key was last written, renewed or read; None: the server does not say."""
     alive: Alive
+    permits: tuple[Alive, ...] = ()
+    """The same for each holder of a permit."""
+
+
+def found_at(
+    place: Place, entry: KeyInfo, look: Callable[[str | None], Alive], *, is_elsewhere: bool = False
+) -> Facts:
+    """What is known of *entry*; *look* says whether the process of a holder is alive."""
+    permits = tuple([look(permit.holder) for permit in entry.permits])
+    is_one = len(set(permits)) == 1 and len(permits) == entry.taken
+    return Facts(place, entry, is_elsewhere, permits[0] if is_one else look(entry.holder), permits)
 
 
 def listed(found: Facts, *, whole: bool) -> list[tuple[str, str]]:
@@ -344,11 +376,16 @@ def listed(found: Facts, *, whole: bool) -> list[tuple[str, str]]:
     known = [("namespace", printable(found.place.namespace) or "(none)")]
     is_record = entry.kind == "schedule"  # it has no holder, and does not become free
     hidden = ("age", "token hint", *(("holder", "left") if is_record else ()))
-    known += [each for each in facts(entry, whole=whole) if each[0] not in hidden]
+    processes = iter(found.permits)
+    known += [
+        (name, _marked(value, next(processes, "unknown")) if name == "permit" else value)
+        for name, value in facts(entry, whole=whole)
+        if name not in hidden
+    ]
     if entry.age is not None and not is_record:
         known.insert(3, ("since", f"{duration(entry.age)} ago"))
-    if found.touched is not None and entry.token_hint is not None:
-        known.append(("last touched", f"{duration(found.touched)} ago: written, renewed or read"))
+    elif entry.kind == "lease":
+        known.insert(3, ("since", "is not recorded, without fence=True"))
     if entry.holder is not None and entry.token_hint is not None:
         known.append(("its process", _PROCESS[found.alive]))
     return known
@@ -362,9 +399,17 @@ _PROCESS: dict[Alive, str] = {
 }
 
 
+def _marked(permit: str, alive: Alive) -> str:
+    return f"{permit}; {_PROCESS[alive]}" if alive in ("ended", "stopped") else permit
+
+
 def next_steps(found: Facts) -> str:
     """What happens if nothing is done."""
     entry = found.entry
+    if left := [permit.remaining for permit in _ended(found)]:
+        has, whose = ("has", "its") if len(left) == 1 else ("have", "the first")
+        ended = f"{len(left)} of {counted(entry.taken, 'holder')} {has} ended"
+        return f"{ended}: {whose} permit is free in {duration(min(left))}. {meaning(entry)}"
     if found.alive in ("ended", "stopped") and entry.kind in ("lease", "claim"):
         how = f"has ended, so it is not renewed: it is free in {_time_left(entry)}."
         if found.alive == "stopped":
@@ -383,28 +428,86 @@ def advice(found: Facts) -> list[str]:
     match entry.kind:
         case "lease" | "claim" if found.alive == "ended":
             return [f"Wait, or free it now: {command('release')} --force"]
-        case "lease" | "claim" | "permits" | "done":
-            wait = [] if is_stuck(entry) else [_patience(entry)]
-            return [*wait, f"Free it: {command('release')} --force. {risk(entry)}"]
+        case "permits":
+            return _about_permits(found, f"{command('release')} --force")
+        case "lease" | "claim" | "done":
+            free = f"{command('release')} --force"
+            return [
+                _first(found),
+                f"{'Delete' if entry.kind == 'done' else 'Free'} it: {free}. {risk(entry)}",
+            ]
         case "cached":
             return [f"Drop the value: {command('invalidate')}"]
-        case "schedule" if entry.state == "new":
-            return ["See that a scheduler runs, and that its log names this schedule."]
-        case "schedule" if entry.fires and entry.fires[0].outcome.startswith("failed"):
-            log = f"The traceback is in the log of {printable(entry.fires[0].holder)}"
-            return [f"A fire that failed is not run again. {log}, of the logger dibs."]
-        case "foreign" if is_stuck(entry):
-            return [f"dibs did not write it, and it counts as held: {command('release')} --force"]
+        case "schedule":
+            return _about_schedule(found)
+        case "foreign" if entry.state != "denied":
+            return _about_foreign(found, f"{command('release')} --force")
         case "rate":
             return ["Wait; DEL lets a whole burst through again."]
         case _:
             return []
 
 
-def _patience(entry: KeyInfo) -> str:
-    if entry.kind == "done":
-        return f"Wait {_time_left(entry)}: then the same submission is new."
-    return "Wait for its end, or stop its process: then it is free after the time that is left."
+def _first(found: Facts) -> str:
+    """What is better than freeing the key, or must come before."""
+    entry = found.entry
+    host, _, pid = printable(entry.holder or "").rpartition(":")
+    match entry.kind, found.alive:
+        case "done", _:
+            return f"Wait {_time_left(entry)}: then the same submission is new."
+        case "permits", _:
+            return "Wait for an end; or end the process of a holder first, then free its permit."
+        case _ if is_stuck(entry) or not pid:
+            return "End its process first."
+        case _, "stopped":
+            return f"Let its process go on (kill -CONT {pid}), or end it first (kill -9 {pid})."
+        case _, "running":
+            return f"Wait for its end; or end its process first (kill {pid}). {_LEFT}"
+        case _:
+            return f"Wait for its end; or end process {pid} on {host} first. {_LEFT}"
+
+
+def _ended(found: Facts) -> list[Permit]:
+    """Permits whose processes have ended."""
+    permits = zip(found.entry.permits, found.permits, strict=False)
+    return [permit for permit, alive in permits if alive == "ended"]
+
+
+def _about_permits(found: Facts, release: str) -> list[str]:
+    ended = _ended(found)
+    free = [f"{release} --seen {each.token_hint}" for each in ended or found.entry.permits]
+    if ended:
+        return [f"Wait, or free that permit now: {free[0]}"]
+    return [_first(found), *[f"Free one: {each}. {risk(found.entry)}" for each in free[:1]]]
+
+
+_LEFT = "A process that is killed leaves its key for the time that is left."
+
+
+def _about_schedule(found: Facts) -> list[str]:
+    entry, lines = found.entry, list[str]()
+    if entry.fires and entry.fires[0].outcome.startswith("failed"):
+        log = f"The traceback is in the log of {printable(entry.fires[0].holder)}"
+        lines.append(f"A fire that failed is not run again. {log}, of the logger dibs.")
+    if entry.due is not None and entry.due < -GRACE:
+        running = shlex.quote(found.place.key.replace(*_SCHEDULED))
+        lines.append(f"Unless a holder of {running} runs it now, no scheduler seems to run.")
+    if entry.state == "new" or (entry.due or 0.0) < -GRACE:
+        lines.append("See that a scheduler runs, and that its log names this schedule.")
+    return lines
+
+
+def _about_foreign(found: Facts, release: str) -> list[str]:
+    """It may be data that another program needs."""
+    entry, key = found.entry, shlex.quote(printable(found.place.namespace + found.place.key))
+    is_read = entry.state == "string" and not is_shortened(found.place.key)
+    read = f" (redis-cli GET {key})" if is_read else ""
+    wrote = (
+        f"Another program wrote it, as a {entry.state}, and may need it: look at it first{read}."
+    )
+    if entry.token_hint is None:
+        return [f"{wrote} dibs does not delete it. Use another key, or a namespace."]
+    return [f"{wrote} Use another key, or a namespace; if nothing needs it: {release}"]
 
 
 def _command(found: Facts) -> Callable[[str], str]:
@@ -420,16 +523,19 @@ def elsewhere_line(found: Facts) -> str:
     who = f" of {printable(entry.holder)}" if entry.holder else ""
     key = f" as {printable(place.key)}" if place.key.startswith(_SCHEDULED) else ""
     option = f"--namespace {shlex.quote(place.namespace)}" if place.namespace else "no --namespace"
-    return f"There is a {entry.kind}{who}{key} with {option}."
+    there = "There are permits" if entry.kind == "permits" else f"There is a {entry.kind}"
+    return f"{there}{who}{key} with {option}."
 
 
 def reason_object(found: Facts, *, whole: bool) -> JsonObject:
     """The reason as an object, for programs."""
+    entry = as_object(found.entry, whole=whole)
+    for permit, alive in zip(entry["permits"], found.permits, strict=False):
+        permit["alive"] = alive
     return {
         "namespace": found.place.namespace,
         "elsewhere": found.is_elsewhere,
-        "entry": as_object(found.entry, whole=whole),
-        "touched": found.touched,
+        "entry": entry,
         "alive": found.alive,
         "next": next_steps(found),
         "advice": advice(found),

@@ -52,6 +52,8 @@ class Busy(DibsError):
         holder: Host name and process id of the holder. None: not written by dibs.
         is_here: This client itself holds the key.
         state: "held", or "throttled" if the key was called too often.
+        limit: How many permits there are, all of them taken. None: it was held without `limit`.
+        waited: The `wait` that is over, in seconds.
     """
 
     def __init__(
@@ -62,9 +64,13 @@ class Busy(DibsError):
         name: str = "the key",
         is_here: bool = False,  # noqa: FBT001, FBT002 – a copy is made of the arguments
         state: Literal["held", "throttled"] = "held",
+        limit: int | None = None,
+        waited: float = 0.0,
     ) -> None:
-        super().__init__(key, retry_after, holder, name, is_here, state)
+        super().__init__(key, retry_after, holder, name, is_here, state, limit, waited)
         self.is_here = is_here
+        self.limit = limit
+        self.waited = waited
         self.state: Literal["held", "throttled"] = state
         self.key = key
         self.retry_after = retry_after
@@ -75,12 +81,19 @@ class Busy(DibsError):
         if self.state == "throttled":
             wait = duration_text(self.retry_after)
             return f"{self.name} was called too often; try again in {wait}"
+        after = f", after a wait of {duration_text(self.waited)}" if self.waited else ""
+        if self.retry_after == math.inf:
+            return f"{self._held}, by a value without a ttl{after}"
+        return f"{self._held}{after}; try again in {duration_text(self.retry_after)}"
+
+    @property
+    def _held(self) -> str:
+        if self.limit is not None and self.limit > 1:
+            return f"all {self.limit} permits of {self.name} are taken"
         by = f" by {self.holder}" if self.holder else ""
         if self.is_here:
             by = " by this process; leases are not re-entrant"
-        if self.retry_after == math.inf:
-            return f"{self.name} is held{by}, by a value without a ttl"
-        return f"{self.name} is held{by}; try again in {duration_text(self.retry_after)}"
+        return f"{self.name} is held{by}"
 
 
 class Duplicate(DibsError):
@@ -144,22 +157,32 @@ class Mismatch(DibsError):
 
 
 class LeaseLost(DibsError):
-    """The lease expired or was taken over: stop writing.
+    """You do not hold the lease: it expired or was taken over, so stop writing; or it was released.
 
     Attributes:
         key: The key as you wrote it; do not log it.
         fence: The fence of the lost lease. None: it had none.
         name: What messages call the key.
+        state: "lost", or "released" if it was released or handed over before.
     """
 
-    def __init__(self, key: str, fence: int | None = None, name: str = "the key") -> None:
-        super().__init__(key, fence, name)
+    def __init__(
+        self,
+        key: str,
+        fence: int | None = None,
+        name: str = "the key",
+        state: Literal["lost", "released"] = "lost",
+    ) -> None:
+        super().__init__(key, fence, name, state)
         self.key = key
         self.fence = fence
         self.name = name
+        self.state: Literal["lost", "released"] = state
 
     def __str__(self) -> str:
         fence = "" if self.fence is None else f" (fence {self.fence})"
+        if self.state == "released":
+            return f"the lease on {self.name}{fence} was released or handed over before"
         return (
             f"the lease on {self.name}{fence} expired or was taken over; another holder may have it"
         )

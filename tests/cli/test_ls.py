@@ -74,6 +74,29 @@ def test_it_filters_and_sorts(shop: Shop, words: list[str], keys: list[str]) -> 
     assert [entry["key"] for entry in done.json["entries"]] == keys
 
 
+def test_it_names_the_namespace_that_has_what_was_not_found(shop: Shop) -> None:
+    """Forgotten, or without its colon: nobody takes a key for free that is held."""
+    for namespace in ("", "shop", "other:"):
+        done = run(shop.url, "ls", "job:*", "--namespace", namespace)
+        assert "There are such keys with --namespace shop:." in done.err, namespace
+    assert "such keys" not in run(shop.url, "ls", "none:*").err
+
+
+def test_what_may_be_personal_is_not_shown_as_a_namespace(shop: Shop) -> None:
+    """Of what stands before the pattern, as of a key, the part before the first colon."""
+    shop.server.client().set("user:ann:visit:7", "1")
+    done = run(shop.url, "ls", "visit:*")
+    assert "There are such keys behind user:…; --show-keys shows it." in done.err
+    done = run(shop.url, "ls", "visit:*", "--show-keys")
+    assert "There are such keys with --namespace user:ann:." in done.err
+
+
+def test_without_a_namespace_it_says_what_may_be_one(shop: Shop) -> None:
+    """Keys are shortened behind it, so none is recognised."""
+    assert "If shop: is a namespace: --namespace shop:" in run(shop.url, "ls").err
+    assert "is a namespace" not in run(shop.url, "ls", "--namespace", "shop:").err
+
+
 def test_the_fields_of_json_are_these(shop: Shop) -> None:
     """They are documented, and do not change; times are seconds."""
     done = run(shop.url, "ls", "--namespace", "shop:", "--json", "--show-keys")
@@ -82,7 +105,7 @@ def test_the_fields_of_json_are_these(shop: Shop) -> None:
     found = {entry["key"]: entry for entry in done.json["entries"]}
     assert set(found["job:nightly"]) == {
         "key", "kind", "state", "remaining", "holder", "age", "size", "token_hint", "note",
-        "fence", "permits", "taken", "loading", "took", "of", "fires", "waiters",
+        "fence", "permits", "taken", "loading", "took", "of", "fires", "due", "waiters",
     }  # fmt: skip
     assert 500 < found["job:nightly"]["remaining"] <= 600
     assert found["order:alice:7"]["note"] == "job 17"

@@ -13,7 +13,7 @@ from redis import Redis
 from dibs import Dibs
 from dibs._interface import KeyInfo
 from dibs._wording import Facts, Place, advice, listed, next_steps, place_of
-from dibs.testing import Child, Server
+from dibs.testing import Child, Server, eventually
 from tests.cli.conftest import Shop
 from tests.cli.program import Done, run
 
@@ -34,7 +34,7 @@ def test_it_says_what_a_person_needs_to_know(shop: Shop) -> None:
     done = run(shop.url, "why", "job:nightly", "--namespace", "shop:")
     said = done.out
     assert f":{os.getpid()}" in said and "is running, on this machine" in said
-    assert str(shop.lease.fence) in said and "since" in said and "last touched" in said
+    assert str(shop.lease.fence) in said and "since" in said and "touched" not in said
     assert "Others get Busy or wait" in said
     assert "dibs release job:nightly --namespace shop: --force" in said
     assert shop.lease.token.partition("@")[0] not in said
@@ -52,10 +52,34 @@ def test_a_holder_that_has_ended_is_named(shop: Shop) -> None:
     assert "Its process has ended, so it is not renewed: it is free in " in done.out
     told = run(shop.url, "why", "job:dead", "--json").json["keys"][0]
     assert told["alive"] == "ended" and told["namespace"] == "shop:" and told["elsewhere"]
-    assert told["touched"] is not None and told["entry"]["kind"] == "lease"
+    assert told["entry"]["kind"] == "lease"
     words = told["advice"][0].partition("dibs ")[2].split()
     assert run(shop.url, *words, "--yes").code == 0, "the advice can be pasted"
     assert run(shop.url, "why", "job:dead").code == 1
+
+
+def test_permits_of_processes_that_have_ended_are_named(shop: Shop) -> None:
+    """Each holder is looked at; the advice frees a permit of one that has ended, as it stands."""
+    code = (
+        "import sys; from dibs import Dibs; dibs = Dibs(sys.argv[1], namespace='shop:');"
+        "print(dibs.try_hold('paid-api', ttl=600, limit=3) is not None)"
+    )
+    for ttl in (300, 900):  # what expires first, and last, is held here
+        assert shop.dibs.try_hold("paid-api", ttl=ttl, limit=3) is not None
+    subprocess.run([sys.executable, "-c", code, shop.url], check=True, stdout=subprocess.DEVNULL)
+    done = run(shop.url, "why", "paid-api")
+    assert done.out.count("is not running on this machine any longer") == 1
+    assert "1 of 3 holders has ended: its permit is free in " in done.out
+    assert "two work at once" not in done.out
+    told = run(shop.url, "why", "paid-api", "--json").json["keys"][0]
+    assert [each["alive"] for each in told["entry"]["permits"]] == ["running", "ended", "running"]
+    words = told["advice"][0].partition("dibs ")[2].split()
+    assert run(shop.url, *words, "--yes").code == 0, "the advice can be pasted"
+    told = run(shop.url, "why", "paid-api", "--json").json["keys"][0]
+    assert [each["alive"] for each in told["entry"]["permits"]] == ["running", "running"]
+    assert told["alive"] == "running" and "one more than the limit works" in told["advice"][1]
+    words = told["advice"][1].partition("dibs ")[2].partition(". ")[0].split()
+    assert run(shop.url, *words, "--yes").code == 0, "so can that for one that is running"
 
 
 def held_by_a_child(url: str) -> None:
@@ -77,6 +101,7 @@ def test_a_holder_that_is_stopped_is_named(shop: Shop, spawn: Callable[..., Chil
     done = run(shop.url, "why", "job:hung")
     assert "is stopped, on this machine" in done.out and "is running" not in done.out
     assert "unless it goes on before" in done.out
+    assert f"kill -CONT {child.pid}" in done.out and "Wait for its end" not in done.out
     child.thaw()
 
 
@@ -110,6 +135,44 @@ def test_a_key_that_is_nowhere_is_said_to_be(shop: Shop) -> None:
     done = run(shop.url, "why", "job:none")
     assert done.code == 1 and "in any namespace of this server" in done.out
     assert run(shop.url, "why", "job:none", "--json").json == {"found": False, "keys": []}
+
+
+@pytest.mark.parametrize("name", ["nightly:*", "nightly:{day}"])
+def test_a_name_from_a_log_is_no_key(shop: Shop, name: str) -> None:
+    """Logs, metrics and templates have names; `ls` finds the keys behind them."""
+    done = run(shop.url, "why", name)
+    assert done.code == 1 and "does not exist" not in done.out
+    assert "dibs ls 'nightly:*'" in done.out
+
+
+def test_a_lease_without_a_fence_says_that_its_beginning_is_not_known(shop: Shop) -> None:
+    """The line is there, so that nobody looks for it."""
+    with Dibs(shop.url, namespace="shop:", budget=5) as dibs, dibs.hold("job:plain", ttl=60):
+        said = run(shop.url, "why", "job:plain", "--namespace", "shop:").out
+    assert "is not recorded, without fence=True" in said
+
+
+def test_a_schedule_says_when_it_is_due(valkey: Server) -> None:
+    """By what is stored: how long the record of its last fire is kept."""
+    ran = threading.Event()
+    with Dibs(valkey.url, namespace="shop:", budget=5) as dibs:
+
+        @dibs.scheduled("* * * * * *", key="tick")
+        def tick() -> None:
+            ran.set()
+
+        with dibs.scheduler():
+            assert ran.wait(60)
+    key, client = "shop:scheduled-last:tick", valkey.client()
+    eventually(lambda: " finished " in str(client.get(key)))
+    client.pexpire(key, client.pttl(key) + 3_600_000)
+    told = run(valkey.url, "why", "tick", "--json").json["keys"][0]
+    assert 0 < told["entry"]["due"] <= 3601 and "The next one is due in " in told["next"]
+    assert told["advice"] == []
+    client.pexpire(key, client.pttl(key) - 10_800_000)
+    told = run(valkey.url, "why", "tick", "--json").json["keys"][0]
+    assert told["entry"]["due"] < -7000 and "The next one was due " in told["next"]
+    assert "Unless a holder of scheduled:tick runs it now" in told["advice"][0]
 
 
 def test_a_schedule_is_found_by_its_key(shop: Shop) -> None:
@@ -163,6 +226,11 @@ def test_what_a_schedule_has_run_is_shown(shop: Shop) -> None:
     said = run(shop.url, "why", "nightly").out
     assert "2023-11-14 22:14:20Z: failed (ValueError) after 0.2 s on web-1:7, 3.0 s late" in said
     assert "2023-11-14 22:13:20Z: finished in 4.2 s on web-2:9" in said
+    client.zadd("shop:fires:{shop:scheduled-last:nightly}", {f"1700000120000 {first[14:]}": 17e11})
+    assert (
+        "1 of the 2 before it failed, the last one of 2023-11-14 22:14:20Z."
+        in run(shop.url, "why", "nightly").out
+    )
     listed = run(shop.url, "ls", "--namespace", "shop:", "--kind", "schedule").out
     assert "failed (ValueError) after 0.2 s" in listed
 
@@ -196,12 +264,20 @@ def test_where_a_key_belongs() -> None:
         (KeyInfo("k", "done", "done", 90, token_hint="x-1-done"), "Wait 1m30s"),
         (KeyInfo("k", "cached", "value", 5), "dibs invalidate 'it is' --namespace n:"),
         (KeyInfo("k", "schedule", "new", 5), "See that a scheduler runs"),
-        (KeyInfo("k", "foreign", "string", None, token_hint="#1"), "dibs did not write it"),
+        (KeyInfo("k", "lease", "held", 5, "a:1", token_hint="x-1"), "end process 1 on a first"),
+        (
+            KeyInfo("k", "lease", "held", 5, "a:1", token_hint="x-1"),
+            "does not stop the work of a:1",
+        ),
+        (KeyInfo("k", "foreign", "string", None, token_hint="#1"), "redis-cli GET 'n:it is'"),
+        (KeyInfo("k", "foreign", "string", None, token_hint="#1"), "if nothing needs it: dibs"),
+        (KeyInfo("k", "foreign", "string", 9, token_hint="#1"), "Another program wrote it"),
+        (KeyInfo("k", "foreign", "list", None), "as a list, and may need it"),
         (KeyInfo("k", "rate", "counting", 5), "DEL lets a whole burst through"),
     ],
 )
 def test_there_is_advice_for_every_kind(entry: KeyInfo, said: str) -> None:
     """A command that can be pasted, where there is one."""
-    found = Facts(Place("n:", "it is"), entry, False, 3.0, "unknown")
+    found = Facts(Place("n:", "it is"), entry, False, "unknown")
     assert any(said in line for line in advice(found)), advice(found)
     assert next_steps(found) and listed(found, whole=True)

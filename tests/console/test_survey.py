@@ -87,12 +87,12 @@ def test_rows_are_paged_sorted_and_filtered() -> None:
     assert shown(survey, SurveyView(text="web-1"))["matching"] == PAGE + 10
 
 
-def test_a_hidden_key_cannot_be_searched_for() -> None:
-    """Or its parts could be guessed, letter by letter."""
+def test_a_part_of_a_hidden_key_cannot_be_searched_for() -> None:
+    """Or it could be guessed, letter by letter."""
     survey = swept(Page([lease(42)], None))
     assert shown(survey, SurveyView(text="42"), keys=True)["matching"] == 1
     short = shown(survey)["rows"][0]["key"]
-    assert shown(survey, SurveyView(text="order:42"))["matching"] == 0
+    assert shown(survey, SurveyView(text="42"))["matching"] == 0
     assert shown(survey, SurveyView(text=short))["matching"] == 1
 
 
@@ -133,6 +133,13 @@ def test_rows_are_sorted_over_all_keys() -> None:
     assert first["listed"] == MOST_ROWS and first["matching"] == len(many)
 
 
+def test_a_whole_key_is_found_although_keys_are_shortened() -> None:
+    """Its capitals count, as they do in the key."""
+    survey = swept(Page([lease(42), KeyInfo("order:Ann", "lease", "held")], None))
+    for text, number in (("order:42", 1), ("order:Ann", 1), ("order:ann", 0), ("order:4", 0)):
+        assert len(shown(survey, SurveyView(text=text))["rows"]) == number, text
+
+
 def test_a_text_is_looked_for_in_all_keys() -> None:
     """In the sweep that begins next, at once; until then among the rows that are kept."""
     # Ends that lie between those of others: it is in no list of first ones.
@@ -141,7 +148,9 @@ def test_a_text_is_looked_for_in_all_keys() -> None:
     view = SurveyView(text=f"WEB-{wanted}:")
     assert shown(survey, view)["rows"] == [] and not shown(survey, view)["searched"]
     assert not survey.is_due(100.1, 2.0)
-    survey.want(Search(view.text.casefold(), False), 100.1)
+    search = search_of(view, keys=False)
+    assert search is not None
+    survey.want(search, 100.1)
     assert survey.is_due(100.1, 2.0)
     survey.next_cursor(100.1)
     survey.read(Page(many, None), 100.2)
@@ -159,7 +168,9 @@ def test_a_text_is_looked_for_in_all_keys() -> None:
 def test_a_text_is_looked_for_in_the_last_of_very_many_keys() -> None:
     """Until then it is not said that there is none; what is found is shown at once."""
     survey, view = swept(Page([lease(1)], None)), SurveyView(text="web-9")
-    survey.want(Search("web-9", False), 200.0)
+    search = search_of(view, keys=False)
+    assert search is not None
+    survey.want(search, 200.0)
     entries = [lease(number) for number in range(1000)]
     for _ in range(400):
         survey.next_cursor(200.0)

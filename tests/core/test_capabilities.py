@@ -106,6 +106,21 @@ def test_a_plain_greeting_asks_nothing_that_a_proxy_might_not_know() -> None:
     assert isinstance(handshake.closed(), ClosedAtScript)
 
 
+def test_connections_that_are_cut_at_the_same_time_are_one_failure() -> None:
+    """Threads open several at once, and whatever cuts them cuts them all, at a script perhaps."""
+    negotiation = Negotiation()
+
+    def cut(began: int) -> Dialect | None:
+        return negotiation.after(PLAIN, refused=False, closed=True, at_script=True, began=began)
+
+    for _ in range(2):
+        began = negotiation.at_scripts
+        for _ in range(4):
+            assert cut(began) is None
+    negotiation.worked(PLAIN, 1.0)
+    assert cut(2) is None and negotiation.at_scripts == 1
+
+
 def test_a_server_that_closes_at_every_script_permits_none() -> None:
     """Three times in a row, and not twice: a server that restarts does that as well."""
     negotiation = Negotiation()

@@ -168,8 +168,10 @@ def atomic_requests(world: DjangoWorld, is_set: bool = True) -> Iterator[None]:
     settings: Any = connections.settings
     setting = settings[world.alias]
     setting["ATOMIC_REQUESTS"] = is_set
-    yield
-    setting["ATOMIC_REQUESTS"] = False  # requests of other tests would open it
+    try:
+        yield
+    finally:
+        setting["ATOMIC_REQUESTS"] = False  # requests of other tests would open it
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ from dibs._core.causes import SENTENCES
 from dibs._core.connection import CONNECT, DEFAULT_BUDGET
 from dibs.doctor.command import add_arguments as doctor_arguments
 from tests.integrations.test_opentelemetry import Metrics
+from tools.docsite import api
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -92,6 +93,18 @@ def test_the_defaults_of_a_client_are_those_of_its_table() -> None:
         assert shown == expected, name
     assert f"`None`: {CONNECT:g}," in table["connect"][1]
     assert options_of(Dibs)["budget"] == DEFAULT_BUDGET
+
+
+def test_every_option_has_a_meaning_in_the_api_pages() -> None:
+    """Of decorators that are objects, too: what may be left out is explained."""
+    rows = [
+        (page.name, row)
+        for page in api.pages(API)
+        for function in re.findall(r"^```{py:function}.*?(?=^```{py:|\Z)", page.text, re.M | re.S)
+        for row in re.findall(r"^\| (`\w+` \| .*) \|$", function, re.M)
+    ]
+    assert [row for row in rows if "`within`" in row[1]] and len(rows) > 100
+    assert not [row for row in rows if re.search(r"\| `[^|]+` \| $", row[1])]
 
 
 BUDGETS = re.compile(

@@ -149,6 +149,72 @@ def _made(names: dict[str, Any], kind: type) -> list[Any]:
     return [thing for thing in names.values() if isinstance(thing, kind)]
 
 
+def test_a_page_shows_every_import_that_its_examples_need() -> None:
+    """What stands for the reader's program may be hidden; what must be imported may not."""
+    hidden: list[str] = []
+    for page in PAGES:
+        shown: set[str] = set()
+        for found in BLOCK.finditer(page.read_text("utf-8")):
+            shown |= _imported(found["code"])
+            needed = _imported(found["given"] or "") & _names_in(found["code"])
+            hidden += [f"{page.relative_to(ROOT)}: {name}" for name in needed - shown]
+    assert not hidden
+
+
+def _imported(code: str) -> set[str]:
+    names = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.alias)]
+    return {each.asname or each.name.partition(".")[0] for each in names}
+
+
+def _names_in(code: str) -> set[str]:
+    return {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
+
+
+def test_the_blocks_about_payments_are_one_program(
+    valkey: Server, patient: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pasted one after the other, without what is hidden, they run; so does the endpoint."""
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/how-to/payments.md").read_text("utf-8")
+    blocks = [found["code"] for found in BLOCK.finditer(page)]
+    assert len(blocks) == 3
+    request = (
+        "from fastapi.testclient import TestClient\n"
+        "with TestClient(app) as client:\n"
+        "    answer = client.post('/orders?amount=3', headers={'Idempotency-Key': 'c9'})\n"
+        "assert answer.status_code == 201\n"
+        "with sessions() as session:\n"
+        "    assert session.query(Order).count() == 3\n"
+        "engine.dispose()"
+    )
+    program = "\n".join([*blocks, request]).replace(EVERYWHERE, valkey.url)
+    _run(compile(program, "payments", "exec"), valkey.url)
+
+
+def test_the_stock_of_the_example_is_not_oversold_in_an_outage() -> None:
+    """The page says that it is right as it stands: also if Redis is down."""
+    page = (ROOT / "docs/how-to/transactions.md").read_text("utf-8")
+    found = next(BLOCK.finditer(page))
+    requests = (
+        "from fastapi.testclient import TestClient\n"
+        "with engine.begin() as connection:\n"
+        "    connection.execute(text('CREATE TABLE stock (sku TEXT, n INTEGER)'))\n"
+        "    connection.execute(text(\"INSERT INTO stock VALUES ('tea', 5)\"))\n"
+        "with TestClient(app) as client:\n"
+        "    assert client.post('/stock/tea/sell').status_code == 503\n"
+        "with engine.begin() as connection:\n"
+        "    assert connection.execute(text('SELECT n FROM stock')).scalar_one() == 5\n"
+        "engine.dispose()"
+    )
+    program = "\n".join([found["given"], found["code"], requests])
+    url = "redis://127.0.0.1:1"
+    _run(compile(program.replace(EVERYWHERE, url), "transactions", "exec"), url)
+    held = re.findall(r"\b(?:hold|held)\(f?\"(?:stock|account).*?\)", found.string)
+    waiting = [each for each in held if "wait=" in each or "fence=" in each]
+    assert len(waiting) == 4
+    assert not [each for each in waiting if 'on_outage="closed"' not in each]
+
+
 def test_there_are_examples() -> None:
     """The pattern that finds the examples still finds them, on every page that has one."""
     for page in PAGES:

@@ -1,6 +1,7 @@
 """The reference of HTTP is true to the code: options, defaults, statuses, headers."""
 
 import dataclasses
+import inspect
 import re
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from dibs._http import problems
 from dibs._http.policy import GuardOptions, Policy
+from dibs.integrations.fastapi import once
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "reference/http.md").read_text("utf-8")
@@ -26,6 +28,12 @@ def test_every_option_has_a_row_with_its_true_default(option: "dataclasses.Field
         assert int(row) == option.default
     elif option.default in (None, ()):
         assert row in ("none", "all", "all final ones") or row.startswith(("that of", "the window"))
+
+
+def test_every_option_of_the_decorator_has_a_row() -> None:
+    """Also what is no option of a policy."""
+    for name in inspect.signature(once).parameters:
+        assert name in ("policy", "options") or f"\n| `{name}` |" in PAGE, name
 
 
 @pytest.mark.parametrize("option", dataclasses.fields(GuardOptions), ids=lambda option: option.name)

@@ -6,6 +6,7 @@ configure a framework for the whole process, run in a process of their own.
 
 import ast
 import functools
+import math
 import os
 import pickle
 import re
@@ -263,6 +264,7 @@ def written() -> set[str]:
         raised = [lambda: dibs.hold("a", ttl=0), lambda: pickle.dumps(dibs)]
         facts = [
             Busy("processing:user:42", 3.2, "web-1:4711", "processing:*"),
+            Busy("processing:user:42", math.inf, None, "processing:*"),
             Unavailable("the last load failed (ConnectionError)", "rate:{currency}"),
         ]
         return {*map(str, facts), *map(_message_of, raised)}
@@ -327,6 +329,55 @@ def test_the_doctor_lets_the_server_of_the_compose_file_pass() -> None:
         named = ["--url", server.url, "--namespace", "shop:", "--budget", "60"]
         done = subprocess.run([*command, *named], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+# A stand-in for the platform: the first process is killed while it answers.
+PLATFORM = """
+import asyncio, sys, time
+from types import SimpleNamespace
+
+def show(text):
+    print(text, flush=True)
+    if sys.argv[1] == "dies":
+        time.sleep(600)
+
+async def reply_text(text):
+    show(text)
+"""
+TELEGRAM = """
+person, message = SimpleNamespace(id=7), SimpleNamespace(reply_text=reply_text)
+update = SimpleNamespace(update_id=1, effective_user=person, effective_message=message)
+asyncio.run(weather(update, None))
+"""
+SLACK = """
+mentioned({"event_id": "e1", "event": {"user": "U7"}}, lambda: None, show)
+"""
+
+
+@pytest.mark.parametrize(
+    ("section", "delivery"),
+    [
+        pytest.param("## python-telegram-bot", TELEGRAM, id="telegram"),
+        pytest.param("## Slack", SLACK, id="slack"),
+    ],
+)
+def test_a_bot_that_is_killed_answers_the_redelivery_once(
+    section: str, delivery: str, valkey: Server
+) -> None:
+    """The restarted bot gets the same update at once: it waits for the leases of the dead one."""
+    page = (DOCS / "how-to/chat-bots.md").read_text("utf-8").partition(section)[2]
+    example = page.partition("```python\n")[2].partition("```")[0]
+    code = PLATFORM + example.replace("redis://localhost:6379", valkey.url) + delivery
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen([*command, "dies"], stdout=subprocess.PIPE, text=True) as dying:
+        assert dying.stdout is not None
+        assert dying.stdout.readline() == "28 °C\n"
+        dying.kill()
+    again, later = (
+        subprocess.run([*command, "lives"], capture_output=True, text=True, check=True)
+        for _ in range(2)
+    )
+    assert (again.stdout, later.stdout) == ("28 °C\n", "")
 
 
 def test_alerts_name_metrics_that_exist() -> None:

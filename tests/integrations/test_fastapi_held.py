@@ -266,6 +266,22 @@ async def test_the_lease_ends_before_the_last_piece_is_sent(valkey: Server) -> N
     assert streamed.seen == [(b"one", ["order:7"]), (b"two", ["order:7"]), (b"", [])]
 
 
+async def test_a_lease_that_the_endpoint_releases_is_not_late(valkey: Server) -> None:
+    """With on_late="raise" too: it was given back, not lost, and the answer is sent."""
+    app, frames = FastAPI(), Frames(valkey)
+
+    @app.get("/{id}")
+    async def endpoint(
+        lease: Annotated[AsyncLease, Depends(held("order:{id}", ttl=5, on_late="raise"))],
+    ) -> bool:
+        return await lease.release()
+
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        install(app, dibs)
+        await Call(app, "GET /7", sending=frames).run()
+    assert frames.seen == [(b"true", [])]
+
+
 @pytest.mark.parametrize("how", ["raises", "answers", "leaves", "cancelled"])
 async def test_no_lease_is_left_behind(valkey: Server, how: str) -> None:
     """Whatever becomes of the endpoint: it raises, refuses, the client leaves, or it is stopped."""

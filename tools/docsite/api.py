@@ -162,6 +162,8 @@ def _member(module: str, name: str) -> Iterator[str]:
         yield f"```{{py:data}} {name}\n:module: {module}\n:value: {_quoted(value)}\n```\n"
         return
     kind = "py:class" if isinstance(thing, type) else "py:function"
+    if type(thing).__module__.startswith("dibs."):  # a decorator that is an object
+        thing = thing.__call__
     yield from _single(kind, module, name, thing)
     if isinstance(thing, type):
         yield from _attributes(thing)

@@ -1,5 +1,6 @@
-"""Where lines may break: short words of code stay whole, and a cell with a sentence stays wide."""
+"""Where lines may break: in code, in tables, in signatures."""
 
+import re
 from typing import Any, ClassVar
 
 from docutils import nodes
@@ -29,7 +30,23 @@ class Wrapping(SphinxTransform):
                 cell["classes"].append("long")
 
 
+_SIGNATURE = re.compile(r'(<span class="sig-paren">\(</span>\s*)<dl>(.*?)</dl>', re.DOTALL)
+
+
+def lines_of_signatures(*details: Any) -> None:
+    """Sphinx writes a definition list without a term for one of several lines."""
+    context: dict[str, Any] = details[3]
+    if "body" in context:
+        context["body"] = _SIGNATURE.sub(_as_list, context["body"])
+
+
+def _as_list(found: re.Match[str]) -> str:
+    lines = found[2].replace("<dd>", "<li>").replace("</dd>", "</li>")
+    return f"{found[1]}<ul>{lines}</ul>"
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx."""
     app.add_transform(Wrapping)
+    app.connect("html-page-context", lines_of_signatures)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

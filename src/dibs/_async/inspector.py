@@ -14,7 +14,6 @@ from .._core.inspection import (
     companions_request,
     discard_request,
     entry_request,
-    exactly,
     foreign_hint,
     is_cut,
     is_denied,
@@ -137,8 +136,8 @@ class AsyncInspector:
                 await self._store.check_reply(request, reply, now)
         return replies
 
-    async def ending_with(self, text: str, *, most: int = 20) -> list[str]:
-        """Keys of the whole server, in any namespace, that end with *text*; so many at most.
+    async def anywhere(self, pattern: str, *, most: int = 20) -> list[str]:
+        """Keys of the whole server, in any namespace, that match *pattern*; so many at most.
 
         Only names are read. Unavailable: a node of a cluster does not answer.
         """
@@ -146,7 +145,7 @@ class AsyncInspector:
         for node in (await self._nodes()).values():
             cursor = b""
             while cursor != b"0" and len(found) < most:
-                request = scan_request(cursor or b"0", pattern_for("", "*" + exactly(text)), 1000)
+                request = scan_request(cursor or b"0", pattern_for("", pattern), 1000)
                 try:
                     cursor, keys, _ = read_scan(await self._ask_node(node, request))
                 except Outage as outage:
@@ -159,17 +158,6 @@ class AsyncInspector:
         return AsyncInspector(self._store, namespace)
 
     # ---- one key
-
-    async def idle(self, key: str) -> float | None:
-        """Seconds since *key* was written, renewed or read. None: not there, or not known."""
-        data = expand(self._namespace, key)
-        try:
-            now, _ = await self._store.opened()
-            request = Request(pack("OBJECT", "IDLETIME", data), 1, data)
-            reply = await self._store.transport.send(request, now)
-        except Outage as outage:
-            raise Unavailable(outage.cause, _NAME) from None
-        return float(reply) if isinstance(reply, int) else None
 
     async def entry(self, key: str) -> KeyInfo | None:
         """What *key* is, with its fence and who loads it. None: it is not there."""

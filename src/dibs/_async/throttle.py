@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from .._core.capabilities import must_allow
 from .._core.connection import Outage
 from .._core.keys import Template, answering, expand, public_name
+from .._core.lease import about_key
 from .._core.throttle import (
     UNGUARDED_THROTTLING,
     ThrottleOptions,
@@ -15,7 +16,7 @@ from .._core.throttle import (
     throttle_request,
 )
 from .._tasks import maybe_await, monotonic, sleep
-from ..errors import Busy
+from ..errors import Busy, UsageError
 from .leases import AsyncLeases
 
 P = ParamSpec("P")
@@ -58,6 +59,8 @@ async def throttle(leases: AsyncLeases, call: ThrottleCall) -> Throttling:
             await sleep(0)  # a caller that tries again and again must not starve the others
         store.outage(call.name, outage.cause, call.options.on_outage)
         outcome = UNGUARDED_THROTTLING
+    except UsageError as error:
+        raise about_key(error, call.name) from None
     else:
         if store.outages.is_open:
             store.outages.served(now)

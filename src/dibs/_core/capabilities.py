@@ -434,7 +434,8 @@ class Negotiation:
     def __init__(self) -> None:
         self._until = 0.0
         self._known = RESP3
-        self._at_scripts = 0
+        self.at_scripts = 0
+        """Connections in a row that were closed at a script."""
         self._worked: tuple[Dialect, float] = (RESP3, 0.0)
         """The dialect that worked last, and until when that says something."""
         self._trusted: Dialect | None = None
@@ -449,16 +450,23 @@ class Negotiation:
         return self._known if now < self._until else RESP3
 
     def after(
-        self, dialect: Dialect, *, refused: bool, closed: bool, at_script: bool = False
+        self,
+        dialect: Dialect,
+        *,
+        refused: bool,
+        closed: bool,
+        at_script: bool = False,
+        began: int = MOST_AT_SCRIPTS,
     ) -> Dialect | None:
         """What to try after *dialect* has failed: HELLO was refused, or the connection closed.
 
-        *at_script*: it was closed when it got a script. None: nothing, the failure has another
-        reason. UsageError: the server permits no scripts.
+        *at_script*: it was closed when it got a script. *began*: `at_scripts` when it began to be
+        opened; those that are opened, and closed, at the same time count as one. None: nothing, the
+        failure has another reason. UsageError: the server permits no scripts.
         """
         if dialect.plain:
-            self._at_scripts = self._at_scripts + 1 if at_script else 0
-        if self._at_scripts >= self.MOST_AT_SCRIPTS:
+            self.at_scripts = min(self.at_scripts, began) + 1 if at_script else 0
+        if self.at_scripts >= self.MOST_AT_SCRIPTS:
             raise _cannot("take a key", frozenset(("EVAL",)))
         closed = closed and not at_script
         if refused and dialect.protocol == 3:
@@ -490,7 +498,7 @@ class Negotiation:
         """A connection was opened so. *ends*: the server would end it for us."""
         if not ends and self.may_end(now):
             self._no_ending_until = now + self.REFUSED
-        self._at_scripts = 0
+        self.at_scripts = 0
         self._has_worked = True
         dialect = dialect._replace(again=False)
         self._worked = (dialect, now + self.LASTS)

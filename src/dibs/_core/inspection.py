@@ -13,7 +13,7 @@ from .keys import companion_key, hash_tag, is_text
 from .lease import holder_in, note_in, parts_of, release_request, secret_of
 from .once import read_record, since_in
 from .request import ErrorReply, Reply, Request, pack
-from .schedule import NEW, read_last, records_key
+from .schedule import KEPT_MS, NEW, read_last, records_key
 from .schedule import read_record as read_fire
 from .watch import WaitingProcess, notes_request, read_notes
 
@@ -97,6 +97,8 @@ class KeyInfo(NamedTuple):
     fires: tuple[Fire, ...] = ()
     """schedule: the last fires that are over, the latest first; 50 where one key was asked for,
     else the last one."""
+    due: float | None = None
+    """schedule: seconds until the fire after the last one that is over; negative: it is late."""
     waiters: tuple[WaitingProcess, ...] = ()
     """Processes that wait for the key, the longest first. Only where one key was asked for."""
 
@@ -196,7 +198,8 @@ def classify(namespace: str, found: KeyReading, now: float) -> KeyInfo:
     match rest:
         case [bytes(head)]:
             size = len(head) if found.size is None else found.size
-            return _string(namespace, key, head, now)._replace(remaining=left, size=size)
+            entry = _string(namespace, key, head, now)._replace(remaining=left, size=size)
+            return entry._replace(due=_due(entry))
         case [int(), list()] if key.startswith("fences:") and (whose := _owner(namespace, key)):
             return KeyInfo(key, "fence", "counter", left, of=whose)
         case [int(), list()] if key.startswith("fires:") and (whose := _owner(namespace, key)):
@@ -240,6 +243,14 @@ def _schedule(key: str, head: bytes, now: float) -> KeyInfo:
     fired = (read_last(head) or 0) / 1000
     fires = _fires([head], now)
     return KeyInfo(key, "schedule", "recorded", holder=who, age=_age(fired, now), fires=fires)
+
+
+def _due(entry: KeyInfo) -> float | None:
+    """When the next fire is due: a record is kept for that time and `KEPT_MS`, from its end on."""
+    if not entry.fires or entry.remaining is None:
+        return None
+    last = entry.fires[0]
+    return entry.remaining - KEPT_MS / 1000 - last.delay - last.took
 
 
 def _fires(values: list[Reply], now: float) -> tuple[Fire, ...]:

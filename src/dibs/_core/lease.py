@@ -398,6 +398,11 @@ def mistake(error: ErrorReply) -> UsageError:
     return UsageError(f"the server refused the request: {words}")
 
 
+def about_key(error: UsageError, name: str) -> UsageError:
+    """*error*, with the name of the key if it is about that."""
+    return UsageError(f"{name}: {error}") if str(error) == ANOTHER_TYPE else error
+
+
 class AllTaken(Holding):
     """All permits are taken: when the first of them expires, and who has it."""
 

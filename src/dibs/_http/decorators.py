@@ -127,11 +127,18 @@ class Once:
         within: TransactionOpener[Any] | None = None,
         **options: Any,
     ) -> Any:
-        """Guard a view by a `Policy`, or by its options. UsageError: an option is invalid.
+        """Guard a view: it runs once for each submission.
 
-        *within*: opens a transaction of your database, such as `sessionmaker.begin`; the view gets
-        what it yields as its first argument. What the view writes, its key and its response commit
-        together, before the response is sent; a response that is not final rolls back.
+        Args:
+            policy: The options in one object.
+            within: Opens a transaction of your database, such as `sessionmaker.begin`. The view
+                gets what it yields as its first argument. What the view writes, its key and its
+                response commit together, before the response is sent; an exception, and a
+                response that is not final, roll back.
+            options: In place of a policy: its options, all but `route` and `exempt`.
+
+        Raises:
+            UsageError: An option is invalid.
         """
         return functools.partial(self._apply, _policy_of(policy, options), within)
 
@@ -167,8 +174,11 @@ class PreventDuplicateSubmit:
     ) -> Callable[[F], F]:
         """Refuse a duplicate with a 429 while the first submission of the same user is running.
 
-        *interval*: after how many seconds the key is free again if the process dies. While the
-        view runs the key is renewed, and when the view returns the key is released. *message*,
-        *by*: as in a `Policy`.
+        While the view runs the key is renewed, and when the view returns the key is released.
+
+        Args:
+            interval: After how many seconds the key is free again if the process dies.
+            message: As in a `Policy`.
+            by: As in a `Policy`.
         """
         return self._once(window=interval, message=message, by=by)

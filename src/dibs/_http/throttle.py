@@ -96,10 +96,15 @@ class Throttled:
     ) -> Callable[[F], F]:
         """Refuse a request with a 429 if its key was called too often.
 
-        *key*: a template, whose fields are parameters of the path; or a function that returns the
-        key. *message*: what a refusal says. *name*: what events and the RateLimit fields call the
-        key (default: the template). All other options: those of `throttle`. UsageError: an option
-        is invalid.
+        Args:
+            key: A template, whose fields are parameters of the path; or a function that returns
+                the key.
+            message: What a refusal says.
+            name: What events and the RateLimit fields call the key; default: the template.
+            options: Those of `throttle`.
+
+        Raises:
+            UsageError: An option is invalid.
         """
         throttle = Throttle(key, message, name, options)
 

@@ -15,7 +15,6 @@ from .._core.inspection import (
     companions_request,
     discard_request,
     entry_request,
-    exactly,
     foreign_hint,
     is_cut,
     is_denied,
@@ -138,8 +137,8 @@ class Inspector:
                 self._store.check_reply(request, reply, now)
         return replies
 
-    def ending_with(self, text: str, *, most: int = 20) -> list[str]:
-        """Keys of the whole server, in any namespace, that end with *text*; so many at most.
+    def anywhere(self, pattern: str, *, most: int = 20) -> list[str]:
+        """Keys of the whole server, in any namespace, that match *pattern*; so many at most.
 
         Only names are read. Unavailable: a node of a cluster does not answer.
         """
@@ -147,7 +146,7 @@ class Inspector:
         for node in (self._nodes()).values():
             cursor = b""
             while cursor != b"0" and len(found) < most:
-                request = scan_request(cursor or b"0", pattern_for("", "*" + exactly(text)), 1000)
+                request = scan_request(cursor or b"0", pattern_for("", pattern), 1000)
                 try:
                     cursor, keys, _ = read_scan(self._ask_node(node, request))
                 except Outage as outage:
@@ -160,17 +159,6 @@ class Inspector:
         return Inspector(self._store, namespace)
 
     # ---- one key
-
-    def idle(self, key: str) -> float | None:
-        """Seconds since *key* was written, renewed or read. None: not there, or not known."""
-        data = expand(self._namespace, key)
-        try:
-            now, _ = self._store.opened()
-            request = Request(pack("OBJECT", "IDLETIME", data), 1, data)
-            reply = self._store.transport.send(request, now)
-        except Outage as outage:
-            raise Unavailable(outage.cause, _NAME) from None
-        return float(reply) if isinstance(reply, int) else None
 
     def entry(self, key: str) -> KeyInfo | None:
         """What *key* is, with its fence and who loads it. None: it is not there."""

@@ -71,7 +71,7 @@ class Leadership:
                 call = HoldCall(call.key, call.text, call.given_name, self._options(left))
                 continue
             if isinstance(outcome, Holding):
-                raise busy_error(self._leases, call, outcome)
+                raise busy_error(self._leases, self._call, outcome)
             return outcome
 
     def __exit__(

@@ -43,6 +43,11 @@ def lost_error(state: LeaseState) -> LeaseLost:
     return LeaseLost(state.call.text, state.fence, state.call.name)
 
 
+def released_error(state: LeaseState) -> LeaseLost:
+    """The error for a caller that goes on with a lease after its release."""
+    return LeaseLost(state.call.text, state.fence, state.call.name, "released")
+
+
 # ---- detaching
 
 
@@ -252,7 +257,9 @@ class Lease:
     @property
     def remaining(self) -> float:
         """Seconds until it expires, by the local clock; 0.0 if it has ended."""
-        return 0.0 if self._state.is_over else max(self._state.deadline - monotonic(), 0.0)
+        if self._state.is_over or self.lost:
+            return 0.0
+        return max(self._state.deadline - monotonic(), 0.0)
 
     @property
     def lost(self) -> bool:
@@ -263,19 +270,22 @@ class Lease:
         """Return if you still hold the lease.
 
         Raises:
-            LeaseLost: You do not.
+            LeaseLost: You do not: it is lost, or was released.
         """
         if self.lost:
             raise lost_error(self._state)
+        if self._state.is_over:
+            raise released_error(self._state)
 
     def extend(self, ttl: Seconds) -> bool:
-        """Extend it to *ttl* from now.
+        """Keep it for at least *ttl* from now; it is never shortened.
 
         Returns:
-            False if it was not extended; check `lost` before you go on.
+            False if it was not extended; call `check()` before you go on.
 
         Raises:
-            Unavailable: Redis is unavailable and the policy is "closed".
+            Unavailable: Redis is unavailable and the policy of its `hold` is "closed". You hold
+                the lease until `remaining` is 0 all the same.
         """
         return must_await(self._leases.extend(self._state, seconds(ttl, "ttl")))
 
@@ -350,8 +360,11 @@ class RenewedLease(Lease):
 
 def busy_error(leases: Leases, call: HoldCall, holding: Holding) -> Busy:
     """The error for a caller whose key another holder has."""
-    is_here = leases.held_here(call.key) is not None
-    return Busy(call.text, holding.remaining, holding.holder, call.name, is_here)
+    is_here, options = leases.held_here(call.key) is not None, call.options
+    return Busy(
+        call.text, holding.remaining, holding.holder, call.name, is_here,
+        limit=options.limit, waited=options.wait,
+    )  # fmt: skip
 
 
 class Hold:

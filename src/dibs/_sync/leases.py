@@ -32,6 +32,7 @@ from .._core.lease import (
     Holding,
     LeaseState,
     Won,
+    about_key,
     acquire_request,
     is_wrong_type,
     keep_request,
@@ -145,6 +146,8 @@ class Leases:
             else:
                 sleep(0)  # a caller that tries again and again must not starve the others
             return self.unguarded(call, token, now, outage.cause)
+        except UsageError as error:
+            raise about_key(error, call.name) from None
         except DibsError:
             raise
         except BaseException:
@@ -252,8 +255,9 @@ class Leases:
         lease.is_lost = True
         self.forget(lease)
         if not (lease.is_kept or lease.is_lent):  # a lent one is continued elsewhere
-            held = monotonic() - lease.since
-            self.events.emit("lost", lease.call.name, held=held, cause=cause)
+            name, held = lease.call.name, monotonic() - lease.since
+            _log.warning("%s: the lease was lost after %.1f s: %s", name, held, cause)
+            self.events.emit("lost", name, held=held, cause=cause)
         self.waiters.wake_next(lease.call.key)
         if lease.body is not None:
             lease.body.stop()

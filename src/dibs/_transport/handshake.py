@@ -28,7 +28,7 @@ async def open_async(
     CONNECTION_ERRORS: it cannot be opened. UsageError: the server cannot be used.
     """
     loop = asyncio.get_running_loop()
-    dialect = _first_dialect(address, negotiation)
+    dialect, began = _first_dialect(address, negotiation), negotiation.at_scripts
     while True:
         connection = _connection(address, None, dialect)
         try:
@@ -37,7 +37,7 @@ async def open_async(
         except (*CONNECTION_ERRORS, RuntimeError) as error:
             if loop.is_closed():  # this coroutine is being collected, and redis-py cannot close
                 raise GeneratorExit from None
-            following = _next(negotiation, dialect, error)
+            following = _next(negotiation, dialect, error, began)
             if following is None:
                 if is_closed_by_server(error) and negotiation.may_have_alert:
                     alert = await read_alert_async(connection, limits.connect / 2)
@@ -70,14 +70,14 @@ def open_for_threads(
 
     CONNECTION_ERRORS: it cannot be opened. UsageError: the server cannot be used.
     """
-    dialect = _first_dialect(address, negotiation)
+    dialect, began = _first_dialect(address, negotiation), negotiation.at_scripts
     while True:
         connection = _connection(address, limits.connect, dialect)
         try:
             ending = negotiation.may_end(monotonic())
             opened = _open_for_threads_as(dialect, connection, limits, ending=ending)
         except CONNECTION_ERRORS as error:
-            following = _next(negotiation, dialect, error)
+            following = _next(negotiation, dialect, error, began)
             if following is None:
                 if is_closed_by_server(error) and negotiation.may_have_alert:
                     alert = read_alert(connection, limits.connect / 2)
@@ -117,11 +117,17 @@ def _first_dialect(address: Address, negotiation: Negotiation) -> Dialect:
     return dialect if dialect.protocol <= address.protocol else RESP2
 
 
-def _next(negotiation: Negotiation, dialect: Dialect, error: BaseException) -> Dialect | None:
+def _next(
+    negotiation: Negotiation, dialect: Dialect, error: BaseException, began: int
+) -> Dialect | None:
     """What to try after *error*; None: nothing."""
-    refused, closed = is_hello_refused(error), is_closed_by_server(error)
-    at_script = isinstance(error, ClosedAtScript)
-    return negotiation.after(dialect, refused=refused, closed=closed, at_script=at_script)
+    return negotiation.after(
+        dialect,
+        refused=is_hello_refused(error),
+        closed=is_closed_by_server(error),
+        at_script=isinstance(error, ClosedAtScript),
+        began=began,
+    )
 
 
 def _reason(

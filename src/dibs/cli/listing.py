@@ -1,6 +1,8 @@
 """`dibs ls`: what the server holds."""
 
 import argparse
+import re
+import shlex
 from collections import Counter
 from collections.abc import Callable
 from fnmatch import fnmatchcase
@@ -23,6 +25,10 @@ _ORDER: dict[str, Callable[[KeyInfo], Any]] = {
     "age": lambda entry: -(entry.age or 0.0),
     "size": lambda entry: -(entry.size or 0),
 }
+
+
+_NAMED = ("lease", "permits", "claim", "done", "cached")
+"""Kinds whose keys the application has named."""
 
 
 class Wanted(NamedTuple):
@@ -55,6 +61,10 @@ class Listing:
         """How many of which kind were not asked for."""
         self.unreachable: list[tuple[str, str]] = []
         self.is_complete = True
+        self.elsewhere: list[str] = []
+        """Namespaces that have what was not found in this one."""
+        self.heads: list[str] = []
+        """How listed keys begin, where that may be a namespace which was not named."""
 
     @property
     def is_whole(self) -> bool:
@@ -157,10 +167,30 @@ def run(args: argparse.Namespace) -> int:
     output = (JsonOutput if args.json else TableOutput)(terminal, whole=args.show_keys)
     wanted, write = wanted_by(args), output.write if _is_streamed(args) else None
     with connected(args) as dibs:
-        listing = read(inspector(dibs), wanted, write)
+        look = inspector(dibs)
+        listing = read(look, wanted, write)
+        is_empty = not listing.kinds and not listing.left_out and not listing.unreachable
+        if is_empty and args.pattern != "*":
+            listing.elsewhere = _elsewhere(look, args.pattern)
     rest = list(listing.entries.values())
+    listing.heads = [] if args.namespace else _heads(rest)
     output.end(_sorted_by(args, rest) if listing.is_sorted else rest, listing)
     return 3 if listing.unreachable else 0
+
+
+def _elsewhere(look: "Inspector", pattern: str) -> list[str]:
+    """Namespaces in which *pattern* has keys: what stands before its fixed beginning."""
+    head = re.split(r"[*?\[\\]", pattern)[0]
+    keys = look.anywhere(f"*{pattern}") if head else []
+    prefixes = [each.partition(head)[0] for each in keys]
+    return [each for each, _ in Counter(filter(None, prefixes)).most_common(3)]
+
+
+def _heads(entries: list[KeyInfo]) -> list[str]:
+    """How keys with two colons begin, the most frequent first."""
+    parts = [entry.key.split(":", 2) for entry in entries if entry.kind in _NAMED]
+    heads = Counter([f"{each[0]}:" for each in parts if len(each) == 3])
+    return [head for head, _ in heads.most_common(2)]
 
 
 def _is_streamed(args: argparse.Namespace) -> bool:
@@ -243,6 +273,7 @@ def remarks(listing: Listing, *, whole: bool) -> list[str]:
     listed = ", ".join(_number_of(kind, number) for kind, number in kinds.most_common())
     total = counted(kinds.total(), "key")
     lines = [f"{total}: {listed}" if kinds else "nothing is held here"]
+    lines += dict.fromkeys([_such_keys(each, whole=whole) for each in listing.elsewhere])
     if not listing.is_complete:
         lines.append(f"Stopped after {total}; there may be more: --limit 0 lists all.")
     if not listing.is_sorted:
@@ -250,9 +281,19 @@ def remarks(listing: Listing, *, whole: bool) -> list[str]:
     if listing.left_out:
         left = ", ".join(_number_of(*each) for each in listing.left_out.most_common())
         lines.append(f"Not shown: {left} ({listing.options}).")
+    for head in listing.heads:
+        option = f"--namespace {shlex.quote(printable(head))}"
+        lines.append(f"If {printable(head)} is a namespace: {option} shows what is in it.")
     if kinds and not whole:
         lines.append("Keys are shortened, because they may be personal; --show-keys shows them.")
     return [*lines, *missing(listing)]
+
+
+def _such_keys(namespace: str, *, whole: bool) -> str:
+    head, colon, rest = namespace.partition(":")
+    if rest and not whole:
+        return f"There are such keys behind {printable(head)}{colon}…; --show-keys shows it."
+    return f"There are such keys with --namespace {shlex.quote(printable(namespace))}."
 
 
 def _number_of(kind: str, number: int) -> str:

@@ -1,17 +1,20 @@
 """`dibs why`: where a key is, who has it, whether that process lives, and what can be done."""
 
 import argparse
+import re
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .. import Dibs
-from .._interface import inspector, is_shortened, printable
+from .._interface import exactly, inspector, is_shortened, printable
 from .._process import alive
 from .._wording import (
     Facts,
     Place,
     advice,
     elsewhere_line,
+    found_at,
     listed,
     next_steps,
     place_of,
@@ -57,6 +60,9 @@ def nowhere(args: argparse.Namespace) -> str:
     """There is no such key, as far as was looked."""
     if is_shortened(args.key):
         return f"{_asked(args)}: nothing there; a shortened key is looked for in one namespace"
+    if (pattern := re.sub(r"{[^{}]*}", "*", args.key)).endswith("*"):
+        text = "this is a name from a log or a template; the keys that it stands for"
+        return f"{printable(args.key)}: {text}: dibs ls {shlex.quote(printable(pattern))}"
     text = "not held; the key does not exist, in any namespace of this server"
     return f"{printable(args.key)}: {text} (`dibs ls` lists those that do)"
 
@@ -73,12 +79,10 @@ def _asked(args: argparse.Namespace) -> str:
 
 def here(dibs: Dibs, namespace: str, typed: str) -> list[Facts]:
     """What *typed* is in the namespace that was named."""
-    look = inspector(dibs)
-    touched = look.idle(typed)  # before the key is read
     key, entry = find_key(dibs, typed)
     if entry is None:
         return []
-    return [Facts(Place(namespace, key), entry, False, touched, alive(entry.holder))]
+    return [found_at(Place(namespace, key), entry, alive)]
 
 
 def elsewhere(dibs: Dibs, namespace: str, typed: str) -> list[Facts]:
@@ -86,13 +90,11 @@ def elsewhere(dibs: Dibs, namespace: str, typed: str) -> list[Facts]:
     if is_shortened(typed):
         return []
     look = inspector(dibs)
-    places = [place_of(each, typed) for each in look.ending_with(typed)]
+    places = [place_of(each, typed) for each in look.anywhere("*" + exactly(typed))]
     places.sort(key=lambda place: (place.namespace != namespace, place))
     return [each for place in places[:MOST] if (each := _facts(look, place))]
 
 
 def _facts(look: "Inspector", place: Place) -> Facts | None:
-    there = look.within(place.namespace)
-    touched = there.idle(place.key)
-    entry = there.entry(place.key)
-    return entry and Facts(place, entry, True, touched, alive(entry.holder))
+    entry = look.within(place.namespace).entry(place.key)
+    return entry and found_at(place, entry, alive, is_elsewhere=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .._interface import ServerInfo, inspector
 from .._process import alive, process_state
-from .._wording import Facts, Place
+from .._wording import Place, found_at
 from ..errors import DibsError, UsageError
 from .http import (
     EVENTS,
@@ -251,14 +251,12 @@ class Console:
         look, namespace = self._reader.inspector, process_state(self._dibs, 0).namespace
         try:
             key = await self._reader.find(request.fields.get("id", ""))
-            touched = None if key is None else await look.idle(key)  # before it is read
             entry = None if key is None else await look.entry(key)
         except DibsError as error:
             return json_response(503, {"error": str(error)})
         if key is None or entry is None:
             return explained(None, keys=rights.keys)
-        facts = Facts(Place(namespace, key), entry, False, touched, alive(entry.holder))
-        return explained(facts, keys=rights.keys)
+        return explained(found_at(Place(namespace, key), entry, alive), keys=rights.keys)
 
 
 class _Reader:

@@ -65,12 +65,13 @@ class SurveyRow:
         self.entry = entry._replace(key=cut(entry.key), of=of)
         self._searched: dict[bool, str] = {}
 
-    def has(self, text: str, *, keys: bool) -> bool:
-        """Whether key or holder contain *text*, which has no capitals. *keys*: the whole key."""
+    def has(self, search: "Search") -> bool:
+        """Whether key or holder contain the text, or it is the whole of a shortened key."""
+        keys = search.keys
         searched = self._searched.get(keys)
         if searched is None:  # kept: else every viewer that searches would cost milliseconds
             searched = self._searched[keys] = _searched(self.entry, self.short, keys=keys)
-        return text in searched
+        return search.text in searched or self.short == search.short
 
     def ends_at(self) -> float:
         """By the clock of `read_at`; inf: never."""
@@ -108,6 +109,8 @@ class Search(NamedTuple):
     text: str
     """In small letters."""
     keys: bool
+    short: str = ""
+    """The text as a key would be shown, where keys are shortened."""
 
 
 class Rows:
@@ -179,7 +182,7 @@ class Sweep:
         self.counts[group] += 1
         self._rows.add(group, row)
         for search, rows in self.found.items():
-            if row.has(search.text, keys=search.keys):
+            if row.has(search):
                 rows.add(group, row)
 
     @property
@@ -327,7 +330,8 @@ def key_in(page: Page, row_id: str) -> str | None:
 
 def search_of(view: SurveyView, *, keys: bool) -> Search | None:
     """What a view looks for. None: it shows all."""
-    return Search(view.text.casefold(), keys) if view.text else None
+    short = "" if keys else shorten(view.text)
+    return Search(view.text.casefold(), keys, short) if view.text else None
 
 
 def page_of(
@@ -339,9 +343,7 @@ def page_of(
     rows = (found or Rows()).sorted(view.group, view.order)
     if search is not None and found is None:  # until it was looked for in every key
         every = sweep.rows(None) or Rows()
-        rows = [
-            row for row in every.sorted(view.group, view.order) if row.has(search.text, keys=keys)
-        ]
+        rows = [row for row in every.sorted(view.group, view.order) if row.has(search)]
     pages = max((len(rows) + PAGE - 1) // PAGE, 1)
     number = min(view.number, pages)
     shown = rows[(number - 1) * PAGE : number * PAGE]

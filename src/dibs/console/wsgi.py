@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .._interface import RenewedLock, ServerInfo, inspector
 from .._process import alive, process_state
-from .._wording import Facts, Place
+from .._wording import Place, found_at
 from ..errors import DibsError, UsageError
 from .http import (
     FORBIDDEN,
@@ -61,7 +61,11 @@ def console_wsgi(
 ) -> "WsgiConsole":
     """Create a WSGI application that shows what *dibs* and its server do.
 
-    The rules are as in `console`, but plain functions of the WSGI environ.
+    Args:
+        allow: Who may read it: a plain function of the WSGI environ that returns a bool, or "host"
+            if the application around it has decided.
+        allow_release: Who may also release keys. Default: no one.
+        allow_keys: Who sees whole keys, which may contain personal data. Default: no one.
 
     Raises:
         UsageError: A rule is invalid, or *dibs* is an AsyncDibs.
@@ -165,14 +169,12 @@ class WsgiConsole:
         look, namespace = self._reader.inspector, process_state(self._dibs, 0).namespace
         try:
             key = self._reader.find(request.fields.get("id", ""))
-            touched = None if key is None else look.idle(key)  # before it is read
             entry = None if key is None else look.entry(key)
         except DibsError as error:
             return json_response(503, {"error": str(error)})
         if key is None or entry is None:
             return explained(None, keys=rights.keys)
-        facts = Facts(Place(namespace, key), entry, False, touched, alive(entry.holder))
-        return explained(facts, keys=rights.keys)
+        return explained(found_at(Place(namespace, key), entry, alive), keys=rights.keys)
 
 
 class _Reader:

@@ -48,7 +48,7 @@ class RequestLeases:
     def check(self) -> None:
         """LeaseLost: a lease with on_late="raise" was lost."""
         for lease, is_strict in self._held:
-            if is_strict:
+            if is_strict and lease.lost:  # one that the endpoint has released is not late
                 lease.check()
 
     async def sending(self, message: Message) -> None:

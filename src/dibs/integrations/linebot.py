@@ -120,13 +120,14 @@ def once_per_event(
     window: float = WINDOW,
     skipped: Callable[[Duplicate], object] | None = None,
 ) -> Callable[[Any], Any]:
-    """Handle an event, the first argument, once in *window* seconds; a duplicate returns None.
+    """Handle an event, the first argument, once; a duplicate returns None.
 
     A redelivery has the reply token of the first delivery: any reply to it, even "please wait",
     uses the token up. So it is skipped without a reply. If the handler raises, the event can be
     delivered again; an event without an id is always handled.
 
     Args:
+        window: For how many seconds another delivery is a duplicate.
         skipped: Called with the Duplicate of each event that is skipped.
     """
 

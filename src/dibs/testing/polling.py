@@ -19,6 +19,9 @@ def eventually(check: Callable[[], T], *, within: float = 60.0) -> T:
 
     A `check` that raises AssertionError is called again, too.
 
+    Args:
+        within: Seconds after which it is given up.
+
     Raises:
         AssertionError: Not true after `within` seconds; with the last value.
     """
@@ -36,6 +39,9 @@ def eventually(check: Callable[[], T], *, within: float = 60.0) -> T:
 
 async def aeventually(check: Callable[[], T | Awaitable[T]], *, within: float = 60.0) -> T:
     """Like `eventually`, for asyncio; `check` may be a plain or a coroutine function.
+
+    Args:
+        within: Seconds after which it is given up.
 
     Raises:
         AssertionError: Not true after `within` seconds; with the last value.

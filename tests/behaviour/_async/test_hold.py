@@ -104,6 +104,33 @@ async def test_release_is_true_once(server: Server) -> None:
         assert not lease.lost and lease.remaining == 0.0
 
 
+async def test_a_released_lease_is_no_longer_held(server: Server) -> None:
+    """After release() and detach(): check() raises, though nothing was lost; extend() is False."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        for limit in (None, 2):
+            released = await dibs.try_hold(f"user:{limit}", ttl=5, limit=limit)
+            detached = await dibs.try_hold(f"job:{limit}", ttl=5, limit=limit)
+            assert released is not None and detached is not None
+            await released.release()
+            await detached.detach(ttl=5)
+            for lease in (released, detached):
+                assert await lease.extend(30) is False
+                assert not lease.lost and lease.remaining == 0.0
+                with pytest.raises(LeaseLost, match="was released or handed over") as caught:
+                    lease.check()
+                assert caught.value.state == "released"
+
+
+async def test_what_is_lost_has_no_time_left(server: Server) -> None:
+    """A lease that another holder took over: remaining is 0.0 at once, not at its deadline."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        lease = await dibs.try_hold("user:1", ttl=30)
+        assert lease is not None
+        server.flush()
+        assert await lease.extend(30) is False
+        assert lease.lost and lease.remaining == 0.0
+
+
 async def test_extend_moves_the_end(server: Server) -> None:
     """extend(ttl): the server and the lease both end that much later."""
     async with AsyncDibs(server.url, budget=5) as dibs:
@@ -174,10 +201,10 @@ async def test_a_foreign_value_is_busy_without_a_holder(server: Server) -> None:
 
 
 async def test_a_key_of_another_type_is_a_mistake_that_is_explained(server: Server) -> None:
-    """The key holds a list: a UsageError that says so, and the list is left alone."""
+    """The key holds a list: a UsageError that names it, and the list is left alone."""
     server.client().rpush("user:1", "a")
     async with AsyncDibs(server.url, budget=5) as dibs:
-        with pytest.raises(UsageError, match="another type"):
+        with pytest.raises(UsageError, match=r"^user:\*: the key holds a value of another type"):
             async with dibs.hold("user:1", ttl=5):
                 pytest.fail("took a list")
     assert server.client().lrange("user:1", 0, -1) == [b"a"]

@@ -67,8 +67,10 @@ async def test_max_hold_ends_the_renewals(server: Server) -> None:
         assert await lease.release() is False
 
 
-async def test_a_renewal_that_finds_the_key_gone_loses_the_lease(server: Server) -> None:
-    """The key vanished: `lost` turns true at the next renewal, and a `lost` event says why."""
+async def test_a_renewal_that_finds_the_key_gone_loses_the_lease(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The key vanished: `lost` turns true at the next renewal; an event and a warning say why."""
     events: list[Event] = []
     async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
         hold = dibs.hold("user:1", ttl=0.6, renew=True)
@@ -80,6 +82,9 @@ async def test_a_renewal_that_finds_the_key_gone_loses_the_lease(server: Server)
         await eventually(lambda: "lost" in [event.kind for event in events])
         lease._state.body = body
         await lease.release()
+    [line] = [each for each in caplog.records if "lost" in each.getMessage()]
+    assert line.levelno == logging.WARNING and line.name == "dibs"
+    assert "user:*: the lease was lost after" in line.getMessage() and "user:1" not in caplog.text
 
 
 async def test_one_broken_key_does_not_stop_other_renewals(server: Server) -> None:

@@ -275,7 +275,7 @@ async def test_a_takeover_names_the_machine_that_had_the_fire(
     going[0] = False
     [taken] = [line for line in caplog.messages if "taking over" in line]
     assert f"from {one._leases.identity.holder}" in taken and "the fire of " in taken
-    lost = [each for each in caplog.records if "lease was lost" in each.getMessage()]
+    lost = [each for each in caplog.records if "its lease was lost" in each.getMessage()]
     assert [each.levelno for each in lost] == [logging.WARNING]
 
 

@@ -47,6 +47,22 @@ def test_a_nested_hold_is_said_to_be_in_this_process(server: Server, wait: float
             assert "re-entrant" not in str(elsewhere.value)
 
 
+def test_permits_are_counted_and_a_wait_is_named(server: Server) -> None:
+    """All of them are taken: one holder of five is not the cause. What was waited is said too."""
+    with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
+        with one.hold("api", ttl=5, limit=2), one.hold("api", ttl=5, limit=2):
+            with pytest.raises(Busy, match=r"^all 2 permits of api are taken; try") as refused:
+                two.hold("api", ttl=5, limit=2).__enter__()
+            assert (refused.value.limit, refused.value.waited) == (2, 0.0)
+            with pytest.raises(Busy, match=r"are taken, after a wait of 0.01 s; try again in"):
+                two.hold("api", ttl=5, limit=2, wait=0.01).__enter__()
+        with one.hold("job", ttl=5):
+            with pytest.raises(Busy, match=r"^job is held by \S+, after a wait of 0.01 s; try"):
+                two.hold("job", ttl=5, wait=0.01).__enter__()
+            with pytest.raises(Busy, match=r"after a wait of 0.01 s"):
+                two.leader("job", ttl=5, wait=0.01).__enter__()
+
+
 def test_a_limit_is_named(server: Server) -> None:
     """1e9 is finite, but more than ten years."""
     with Dibs(server.url, budget=5) as dibs:

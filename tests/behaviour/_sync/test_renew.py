@@ -68,8 +68,10 @@ def test_max_hold_ends_the_renewals(server: Server) -> None:
         assert lease.release() is False
 
 
-def test_a_renewal_that_finds_the_key_gone_loses_the_lease(server: Server) -> None:
-    """The key vanished: `lost` turns true at the next renewal, and a `lost` event says why."""
+def test_a_renewal_that_finds_the_key_gone_loses_the_lease(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The key vanished: `lost` turns true at the next renewal; an event and a warning say why."""
     events: list[Event] = []
     with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
         hold = dibs.hold("user:1", ttl=0.6, renew=True)
@@ -81,6 +83,9 @@ def test_a_renewal_that_finds_the_key_gone_loses_the_lease(server: Server) -> No
         eventually(lambda: "lost" in [event.kind for event in events])
         lease._state.body = body
         lease.release()
+    [line] = [each for each in caplog.records if "lost" in each.getMessage()]
+    assert line.levelno == logging.WARNING and line.name == "dibs"
+    assert "user:*: the lease was lost after" in line.getMessage() and "user:1" not in caplog.text
 
 
 def test_one_broken_key_does_not_stop_other_renewals(server: Server) -> None:

@@ -218,7 +218,7 @@ async function release(facts, { seen, holder, remaining }) {
   const next = facts.kind === "permits" ? "The next caller gets this permit at once: then one more works than the limit allows." : "The next caller gets the key at once: then two work at the same time.";
   const first = await ask(`Release ${facts.key}?`, [
     facts.kind === "done" ? "This submission was done. Without its record, the next one with the same key is done again." : `${who} has it${remaining === null ? "" : `, for ${long(remaining)} more at most`}, and may still be at work.`,
-    facts.kind === "done" ? "" : `${next} The holder learns of it when it renews or ends. If its process is gone, nothing is lost.`,
+    facts.kind === "done" ? "" : `${next} Its work is not stopped: end its process first. If that is gone, nothing is lost.`,
   ], "Go on");
   if (!first) return;
   const second = await ask("Are you sure?", [`${facts.key} is released now, if ${facts.kind === "done" ? "it is" : `${who} has it`} still as you have seen it. A later holder is not touched. This cannot be undone.`], facts.kind === "done" ? "Delete the record" : `Release it from ${who}`);

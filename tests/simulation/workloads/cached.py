@@ -79,7 +79,9 @@ class Register:
 
     def _is_undone(self, change: Change) -> bool:
         """Whether a replica has taken over that did not have it."""
-        return any(since - 1 <= change.ended_at <= at for since, at in self._world.losses if since)
+        # By when it may have been executed: its reply may come after the failover.
+        losses = [loss for loss in self._world.losses if loss[0]]
+        return any(since - 1 <= change.ended_at and change.began_at <= at for since, at in losses)
 
     def load_begins(self) -> float:
         """A load begins; on a network without faults it is the only one."""

@@ -169,9 +169,9 @@ class Jobs(Workload):
         except Duplicate as error:
             self.world.counts["delivery refused"] += 1
             # Also by one whose sender does not know yet that it may be sent.
-            is_replaced = error.note not in (None, message.job_id)
-            if is_replaced and not is_turn(error):
-                self.replaced.setdefault(message.job_id, set()).add(error.note)
+            by = error.note
+            if by is not None and by != message.job_id and not is_turn(error):
+                self.replaced.setdefault(message.job_id, set()).add(by)
             delay = await self._again(jobs, error, job)
             if delay is not None:
                 self.broker.send(message, delay)

@@ -81,6 +81,7 @@ def _knows_all(server: Server, nodes: int) -> bool:
 
 def move_slot(slot: int, source: Server, target: Server, *others: Server) -> None:
     """Hand an empty slot from one node to another."""
+    open_slot(slot, source, target)  # so that the target's word counts more than older gossip
     for server in (target, source, *others):
         server.client().execute_command("CLUSTER", "SETSLOT", slot, "NODE", node_id(target))
 

@@ -25,7 +25,8 @@ ONCE_FAILED: dict[str, tuple[int, ...]] = {
     # a connection that broke before.
     "cluster": (1028, 1053, 1079, 400316),
     # A job that was dropped for one that was just being sent: the checker did not know that one.
-    "alone": (400305,),
+    # One whose process stood still between its turn and its run.
+    "alone": (400305, 410122),
     # Fires by a wrong clock.
     "scheduled": (60, 70, 92, 107, 116),
 }

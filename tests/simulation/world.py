@@ -10,7 +10,7 @@ from .faults import Plan, cause
 from .loop import SimulatedLoop, Stuck
 from .network import Network
 from .server import Server, Session
-from .system import BEGIN, CLOCK, OUTSIDE, Process
+from .system import BEGIN, CLOCK, EPOCH, OUTSIDE, Process
 from .topologies import TOPOLOGIES, Topology
 
 _SWEEP = 0.1
@@ -84,6 +84,10 @@ class World:
     def has_lost(self, since: float) -> bool:
         """Whether the server has lost data since shortly before *since*, when a reply arrived."""
         return any(lost_at >= since - _ON_ITS_WAY for _, lost_at in self.losses)
+
+    def has_lost_what_it_wrote_at(self, moment: float) -> bool:
+        """Whether what the server wrote at *moment*, by its own clock, was lost."""
+        return any(since <= moment - EPOCH <= lost_at for since, lost_at in self.losses)
 
     # ---- processes
 

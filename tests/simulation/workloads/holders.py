@@ -49,14 +49,17 @@ class Holders:
         return not entry.process.is_dead and not entry.lease.lost
 
     def _check_fence(self, entry: Entry) -> None:
-        """Fences come from the server's clock, so they grow even if it loses all its data."""
+        """Fences come from the server's clock, so they grow even if it loses all its data.
+
+        Unless what it lost was granted already, and its reply comes after that to a later one.
+        """
         fence = entry.lease.fence
         if fence is None or not self._is_sure(entry):
             return
         # Of several permits, the reply to an earlier one may come later.
         is_wrong = fence in self._fences if self._limit > 1 else fence <= self._fences[-1]
         self._fences.append(fence)
-        if is_wrong:
+        if is_wrong and not self._world.has_lost_what_it_wrote_at(fence / 1e6):
             self._world.violate(f"{self._key}: the fence of {entry.process} does not grow")
 
     def leave(self, entry: Entry) -> None:

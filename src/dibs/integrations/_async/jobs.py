@@ -37,6 +37,7 @@ from ..._interface import (
 )
 from ...errors import Duplicate, LeaseLost, Unavailable, UsageError
 from .._unique import (
+    ALONE,
     LOOK_AFTER,
     STARTED,
     Job,
@@ -226,6 +227,8 @@ class AsyncUniqueJobs:
             claim = None if job.has_started else await self._claimed(stack, key, job)
             if claim is not None and self._key.options.is_over_at_start:
                 await claim.finish()
+            if turn is not None and turn.lost:  # this process stood still since it got its turn
+                raise Duplicate(ALONE + key, 0.0, "running", None, ALONE + self._key.name)
             claim = turn or claim
             ends = (record.pop_all(), stack.pop_all())
             return AsyncRun(job, key, self._key, self._within, claim, delivery, *ends)

@@ -4,6 +4,7 @@ import contextlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Literal
 
 import pytest
@@ -27,10 +28,12 @@ def tls_line(own_server: Server, tmp_path: Path) -> Iterator[FaultProxy]:
 async def test_a_slow_handshake_is_not_an_outage(line: FaultProxy) -> None:
     """Opening has a time limit of its own: a cold start in front of a distant server is guarded."""
     events: list[Event] = []
-    line.delay(requests=0.1, replies=0.1)
-    async with AsyncDibs(line.url, listeners=[events.append]) as dibs:
+    line.delay(requests=0.3, replies=0.3)
+    began = monotonic()
+    async with AsyncDibs(line.url, budget=1, connect=30, listeners=[events.append]) as dibs:
         async with dibs.hold("user:1", ttl=30) as lease:
             assert lease.guarded
+            assert monotonic() - began > 1, "it took longer than the budget"
     assert "outage" not in {event.kind for event in events}
 
 

@@ -28,10 +28,11 @@ if taken > 0 then
   greatest = tonumber(last[2])
 end
 if taken >= limit and not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
-  taken = taken - redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+  -- Not those that expire in this very millisecond: a holder's clock is finer. As keys do.
+  taken = taken - redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. now)
   if taken >= limit then
     local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-    return {first[1], first[2] - now, string.format('%.0f', greatest)}
+    return {first[1], math.max(first[2] - now, 1), string.format('%.0f', greatest)}
   end
 end
 local is_new = redis.call('ZADD', KEYS[1], 'NX', expiry, ARGV[1]) == 1

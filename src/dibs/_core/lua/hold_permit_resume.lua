@@ -32,7 +32,7 @@ if ARGV[6] == 'undo' then
   ttl = tonumber(left or ttl)
 end
 local expiry = before and redis.call('ZSCORE', KEYS[1], before)
-if not expiry or tonumber(expiry) <= now then
+if not expiry or tonumber(expiry) < now then
   local repeated = ARGV[6] == 'undo' and after or begins_with(ARGV[2])
   if not repeated or not redis.call('ZSCORE', KEYS[1], repeated) then
     return {false, 0, -2}

@@ -11,7 +11,8 @@ KNOWN: dict[str, tuple[int, ...]] = {}
 ONCE_FAILED: dict[str, tuple[int, ...]] = {
     # Late copies: a key taken for nobody, a lease shortened, a permit's fence given twice.
     "late": (78, 80, 93, 95, 115),
-    "limit": (84, 108, 600177),
+    # And a release that was repeated after its caller had gone, and was not served.
+    "limit": (84, 108, 600177, 600705),
     # And retries of two runs of one attempt, both of which ran; a job whose key was not kept for
     # the queue in an outage, dropped for an equal one that ran.
     "jobs": (78, 79, 80, 100261, 4240087, 4240187),

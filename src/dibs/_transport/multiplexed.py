@@ -261,7 +261,7 @@ class MultiplexedTransport(BaseTransport):
     def _redelivered(self, pending: Pending) -> Pending:
         """*pending*, sent again if the server does not serve it, also where nobody waits for it."""
         waiter, request = pending
-        if waiter:
+        if waiter is not None and not (request.until and waiter.done()):
             return pending
         return Redelivery(self.deliver_later, self.send_on, request), request
 

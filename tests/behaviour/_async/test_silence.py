@@ -43,13 +43,13 @@ async def test_opening_a_connection_takes_nothing_off_the_lease(
 ) -> None:
     """A ttl that is shorter than the handshake: the lease is not over before it begins."""
     events: list[Event] = []
-    async with AsyncDibs(line.url, budget=5, listeners=[events.append]) as dibs:
+    async with AsyncDibs(line.url, budget=5, connect=30, listeners=[events.append]) as dibs:
         if not is_first:
             async with dibs.hold("user:1", ttl=30):
                 pass
             line.cut()
-        line.delay(requests=0.2, replies=0.2)
-        async with dibs.hold("user:2", ttl=1) as lease:
+        line.delay(requests=0.5, replies=0.5)
+        async with dibs.hold("user:2", ttl=2.5) as lease:
             assert not lease.lost
         assert "late" not in {event.kind for event in events}
 

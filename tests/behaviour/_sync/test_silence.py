@@ -44,13 +44,13 @@ def test_opening_a_connection_takes_nothing_off_the_lease(
 ) -> None:
     """A ttl that is shorter than the handshake: the lease is not over before it begins."""
     events: list[Event] = []
-    with Dibs(line.url, budget=5, listeners=[events.append]) as dibs:
+    with Dibs(line.url, budget=5, connect=30, listeners=[events.append]) as dibs:
         if not is_first:
             with dibs.hold("user:1", ttl=30):
                 pass
             line.cut()
-        line.delay(requests=0.2, replies=0.2)
-        with dibs.hold("user:2", ttl=1) as lease:
+        line.delay(requests=0.5, replies=0.5)
+        with dibs.hold("user:2", ttl=2.5) as lease:
             assert not lease.lost
         assert "late" not in {event.kind for event in events}
 

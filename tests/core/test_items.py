@@ -36,7 +36,7 @@ def test_the_field_that_is_no_parameter_is_the_item() -> None:
 
 
 def test_what_is_wrong_is_said_of_the_function_that_was_decorated() -> None:
-    """Not of the one for a single item, which nobody has written."""
+    """Not of the one for a single item, which does not exist."""
     with pytest.raises(UsageError, match=r"menus\(\)"):
         ItemTemplate("menu:{branch_id}", menus).for_items("{no_field}")
 

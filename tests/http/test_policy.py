@@ -67,7 +67,7 @@ def test_an_empty_secret_is_refused(secret: str | bytes) -> None:
 
 
 def test_a_cookie_without_a_name_is_refused() -> None:
-    """Nobody has one: all would be one client."""
+    """No client has one: all would count as the same."""
     assert GuardOptions(session_cookie="sid").session_cookie == "sid"
     with pytest.raises(UsageError, match="session_cookie"):
         GuardOptions(session_cookie="")

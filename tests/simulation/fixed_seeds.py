@@ -25,6 +25,8 @@ ONCE_FAILED: dict[str, tuple[int, ...]] = {
     # A release that was delivered after its slot had moved; one that was to be delivered later on
     # a connection that broke before.
     "cluster": (1028, 1053, 1079, 400316),
+    # The address of the old master with the epoch of the new one, read by two commands.
+    "sentinel": (601117,),
     # A job that was dropped for one that was just being sent: the checker did not know that one.
     # One whose process stood still between its turn and its run.
     "alone": (400305, 410122),

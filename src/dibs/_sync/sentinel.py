@@ -196,11 +196,11 @@ class Sentinels:
 
     def _ask_one(self, number: int) -> Master | None:
         client, name = self._clients[number], self._service.name
-        state: dict[str, Any] = {}
         try:
+            # The epoch first. If the master changes between the two replies, the new address has
+            # the old epoch, until the next look. The old address with the new epoch would stay.
+            state = _state_of(client, name)
             address = client.sentinel_get_master_addr_by_name(name)
-            if address:
-                state = client.sentinel_master(name)
         except CONNECTION_ERRORS as error:
             self._failed_at[number] = monotonic()
             self._answered.discard(number)
@@ -298,6 +298,16 @@ class Sentinels:
         self._connections = weakref.WeakSet()
         self._subscription = None
         self._begin_anew()
+
+
+def _state_of(client: Any, name: str) -> dict[str, Any]:
+    """What a sentinel knows about the master of a service; empty: it does not know the service."""
+    try:
+        return client.sentinel_master(name)
+    except NoPermissionError:
+        raise
+    except ResponseError:
+        return {}
 
 
 def _client(sentinel: Address) -> Any:

@@ -242,8 +242,9 @@ class PooledTransport(BaseTransport):
                 reply = connection.exchange(request)
         except CONNECTION_ERRORS as error:
             failure = error
-        except BaseException:
+        except BaseException:  # a signal handler raised
             self._abandon(connection)
+            self.deliver_later(request)
             raise
         else:
             # The generation last, so that no other thread runs between this and `append`.
@@ -306,7 +307,7 @@ class PooledTransport(BaseTransport):
         """A connection for *request*, which is kept for later if there is none."""
         try:
             return self._connection(TimeLimit(self._limits.connect))
-        except Outage:
+        except BaseException:  # an outage, or a signal handler raised
             if request is not None:
                 self.deliver_later(request)
             raise
@@ -372,6 +373,7 @@ class PooledTransport(BaseTransport):
             for each in (connection, hanging):
                 if each is not None:
                     self._abandon(each)
+            self.deliver_later(request)
             raise
         if hanging is not None:  # it may answer, and the copy on the other one arrive later
             self._superseded.keep(request.key, connection)

@@ -4,10 +4,13 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from dibs import Dibs, Event, Unavailable
+from dibs._core.causes import cause_for
+from dibs._transport.thread_connection import ThreadConnection
 from dibs.testing import Child, FaultProxy, Server, eventually
 
 
@@ -241,3 +244,36 @@ def test_all_threads_leave_a_server_that_was_demoted(
         proxy.move_to(new.port)
         assert not all(all_at_once(2)), "nobody has noticed before"
         assert all(all_at_once(3))
+
+
+def test_a_thread_that_learns_of_an_outage_late_does_not_begin_another(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it takes its last look at a silent connection, the server is back: that is no news."""
+    looks, recovered = threading.Event(), threading.Event()
+    read = ThreadConnection.read
+
+    def last_look(connection: ThreadConnection, request: Any, limit: float | None = None) -> Any:
+        if limit == 0.0:
+            looks.set()
+            assert recovered.wait(60)
+        return read(connection, request, limit)
+
+    monkeypatch.setattr(ThreadConnection, "read", last_look)
+    with FaultProxy(valkey.port) as line, Dibs(line.url, budget=1, connect=60) as dibs:
+        transport, [breaker] = dibs._store.transport, dibs._store.transport.breakers
+        with dibs.hold("user:1", ttl=5):
+            pass
+        with ThreadPoolExecutor(1) as pool:
+            line.hold_replies(match=b"user:1")
+            line.refuse()
+            caller = pool.submit(dibs.try_hold, "user:1", ttl=5)
+            eventually(lambda: line.triggered == 1)
+            transport._trip(cause_for("silent"))  # as a thread that was silenced before
+            assert looks.wait(60)
+            line.accept()
+            eventually(lambda: breaker.recoveries == 1, within=90)
+            recovered.set()
+            lease = caller.result()
+            assert lease is not None and not lease.guarded
+        assert (breaker.is_open, breaker.recoveries) == (False, 1)

@@ -364,11 +364,11 @@ class PooledTransport(BaseTransport):
             if hanging is None:  # that says nothing about the server
                 self.deliver_later(request)
                 raise Outage(saturated.cause, sent=True) from None
-            return self._last_look(request, hanging, self._why(error))
+            return self._last_look(attempt, request, hanging, self._why(error))
         except Outage as known:  # by another thread, meanwhile
-            return self._last_look(request, hanging, known.cause)
+            return self._last_look(attempt, request, hanging, known.cause)
         except CONNECTION_ERRORS as refused:
-            return self._last_look(request, hanging, self._why(refused))
+            return self._last_look(attempt, request, hanging, self._why(refused))
         except BaseException:
             for each in (connection, hanging):
                 if each is not None:
@@ -377,7 +377,7 @@ class PooledTransport(BaseTransport):
             raise
         if hanging is not None:  # it may answer, and the copy on the other one arrive later
             self._superseded.keep(request.key, connection)
-        return self._last_look(request, hanging or connection, self._why(error))
+        return self._last_look(attempt, request, hanging or connection, self._why(error))
 
     def _after(self, attempt: Attempt, error: Exception) -> Next:
         return attempt.silent() if isinstance(error, Silent) else attempt.lost()
@@ -419,20 +419,30 @@ class PooledTransport(BaseTransport):
         self._pool.put(connection)
         return REPEATED if request.until and reply == 0 else reply
 
-    def _last_look(self, request: Request, hanging: ThreadConnection | None, cause: Cause) -> Any:
+    def _last_look(
+        self,
+        attempt: Attempt,
+        request: Request,
+        hanging: ThreadConnection | None,
+        cause: Cause,
+    ) -> Any:
         """The reply on *hanging*, if it has come after all; else it is an outage."""
         if hanging is not None:
             try:
                 if hanging.unread:
                     raise Silent
                 reply = hanging.read(request, 0.0)
-            except CONNECTION_ERRORS:
+            except BaseException as error:
                 self._abandon(hanging)
+                if not isinstance(error, CONNECTION_ERRORS):  # a signal handler raised
+                    self.deliver_later(request)
+                    raise
             else:
                 self._pool.add(hanging)
                 self._pool.put(hanging)
                 return reply
-        self._trip(cause)
+        if not attempt.is_outdated:
+            self._trip(cause)
         self.deliver_later(request)
         raise Outage(cause, sent=True) from None
 

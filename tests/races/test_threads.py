@@ -1,5 +1,6 @@
 """Many threads, one Dibs."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -8,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from dibs import Dibs, Event, Unavailable
+from dibs import Dibs, Event, Unavailable, UsageError
 from dibs._core.causes import cause_for
+from dibs._transport import pooled
+from dibs._transport.subscriber import Subscriber
 from dibs._transport.thread_connection import ThreadConnection
 from dibs.testing import Child, FaultProxy, Server, eventually
 
@@ -277,3 +280,78 @@ def test_a_thread_that_learns_of_an_outage_late_does_not_begin_another(
             lease = caller.result()
             assert lease is not None and not lease.guarded
         assert (breaker.is_open, breaker.recoveries) == (False, 1)
+
+
+@pytest.mark.parametrize("meanwhile", ["closed", "reconnected"])
+def test_a_subscriber_that_begins_when_its_connection_is_no_longer_wanted(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    """The client is closed, or its server is elsewhere: neither thread nor socket stays."""
+
+    made: list[Subscriber] = []
+
+    def begin(connection: ThreadConnection, *args: Any) -> Subscriber:
+        if meanwhile == "closed":
+            dibs.close()
+        else:
+            dibs._store.transport.reconnect()
+        monkeypatch.undo()
+        made.append(Subscriber(connection, *args))
+        return made[0]
+
+    monkeypatch.setattr(pooled, "Subscriber", begin)
+    with Dibs(valkey.url, budget=5) as dibs:
+        valkey.client().set("user:1", "another", px=50)
+        with contextlib.suppress(UsageError):  # it is closed
+            dibs.try_hold("user:1", ttl=5, wait=60)
+        eventually(lambda: made[0]._connection.is_closed)
+
+
+def test_a_handler_that_raises_while_the_subscriber_starts(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread runs, but start() raised: it ends, with its connection."""
+    start, started = threading.Thread.start, list[threading.Thread]()
+
+    def start_and_raise(thread: threading.Thread) -> None:
+        start(thread)
+        if thread.name == "dibs subscriber":
+            monkeypatch.undo()
+            started.append(thread)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", start_and_raise)
+    with Dibs(valkey.url, budget=5) as dibs:
+        valkey.client().set("user:1", "another", px=50)
+        with pytest.raises(KeyboardInterrupt):
+            dibs.try_hold("user:1", ttl=5, wait=60)
+        started[0].join(timeout=60)
+        assert not started[0].is_alive()
+        with dibs.hold("user:1", ttl=5, wait=60) as lease:
+            assert lease.guarded
+
+
+def test_a_connection_for_whose_subscriber_there_is_no_thread(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is used for requests again, and as often as before it is asked whether one has come."""
+    looks: list[float] = []
+    look_every, start = ThreadConnection.look_every, threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "dibs subscriber":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    def note(connection: ThreadConnection, seconds: float) -> None:
+        looks.append(seconds)
+        look_every(connection, seconds)
+
+    with Dibs(valkey.url, budget=5) as dibs:
+        dibs.peek("user:1")
+        monkeypatch.setattr(ThreadConnection, "look_every", note)
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        valkey.client().set("user:1", "another", px=50)
+        with dibs.hold("user:1", ttl=5, wait=60) as lease:
+            assert lease.guarded
+        assert looks == []

@@ -483,14 +483,26 @@ class PooledTransport(BaseTransport):
                 if self._circuit.breaker.is_open:
                     raise EOFError
                 connection = self._connection(TimeLimit(self._limits.connect))
-                try:
-                    found = Subscriber(connection, self._watchers, self._limits.budget)
-                except RuntimeError:  # no more threads
-                    self._pool.put(connection)
-                    raise EOFError from None
                 self._pool.remove(connection)
+                # Known before its thread starts: whatever comes between, `close` finds it.
+                found = Subscriber(connection, self._watchers, self._limits.budget)
                 self._subscriber = found
+                self._start(found, connection)
             return found
+
+    def _start(self, subscriber: Subscriber, connection: ThreadConnection) -> None:
+        try:
+            subscriber.start()
+        except RuntimeError:  # no more threads
+            self._subscriber = None
+            self._pool.add(connection)
+            self._pool.put(connection)
+            raise EOFError from None
+        except BaseException:  # a signal handler raised; the thread may run all the same
+            subscriber.close()
+            raise
+        if connection.generation != self._pool.generation:  # closed, or elsewhere, meanwhile
+            subscriber.close()
 
     def reconnect(self) -> None:
         """The server answers, but is not the one we want: connect anew, it may be elsewhere now."""

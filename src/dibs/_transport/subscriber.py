@@ -96,7 +96,7 @@ class Subscriber:
     """
 
     def __init__(self, connection: ThreadConnection, watchers: Watchers, budget: float) -> None:
-        self.is_alive = True
+        self.is_alive = False
         self.pushes = connection.pushes
         self._is_tracking = False
         self._connection = connection
@@ -104,7 +104,10 @@ class Subscriber:
         self._budget = budget
         self._pending: deque[_PendingRequest] = deque()
         self._guard = threading.RLock()
-        connection.look_every(_SLICE)
+
+    def start(self) -> None:
+        """Start the thread. RuntimeError: the system has none for it."""
+        self.is_alive = True
         threading.Thread(target=self._run, name="dibs subscriber", daemon=True).start()
 
     def track(self, requests: list[Request]) -> list[Tracked]:
@@ -138,6 +141,7 @@ class Subscriber:
 
     def _run(self) -> None:
         try:
+            self._connection.look_every(_SLICE)
             while True:
                 self._handle(self._next())
         except (*CONNECTION_ERRORS, IndexError) as error:  # IndexError: a reply without a request

@@ -13,6 +13,7 @@ from .._core.connection import MOST_CLOSED, PROBE_EVERY, Outage, TimeLimit, paus
 from .._system import monotonic
 from .faults import cause_of
 from .thread_connection import ThreadConnection
+from .waking import Signal
 
 
 class Opening:
@@ -25,7 +26,7 @@ class Opening:
         """Why there is no connection."""
         self._connect = connect
         self._on_end = on_end
-        self._done = threading.Event()
+        self._done = Signal()
         self._guard = threading.RLock()
         self._is_taken = False
         self._connection: ThreadConnection | None = None
@@ -95,7 +96,7 @@ class _Waiter:
         """True: it can only use a new connection."""
         self.connection: ThreadConnection | None = None
         """What it was given."""
-        self._turn = threading.Event()
+        self._turn = Signal()
 
     def wake(self) -> None:
         """It was given a connection, or should look for itself."""

@@ -35,6 +35,7 @@ from .handshake import open_for_threads
 from .pool import MOST_IDLE, Opening, Pool, PoolTimeout
 from .subscriber import Subscriber, Wake, Watchers
 from .thread_connection import Silent, ThreadConnection
+from .waking import Signal
 
 _MAX_ATTEMPTS = 4
 """Attempts at the same time."""
@@ -60,7 +61,7 @@ class Probe:
         self._restart_server = restart_server
         self._is_needed = is_needed
         self._pause = limit / _MAX_ATTEMPTS
-        self._changed = threading.Event()
+        self._changed = Signal()
         self._guard = threading.RLock()
         self._thread: threading.Thread | None = None
         self._is_closed = False

@@ -15,6 +15,7 @@ from .._core.watch import Tracked, read_push, read_tracked, tracked
 from .._system import monotonic
 from .faults import CONNECTION_ERRORS
 from .thread_connection import Silent, ThreadConnection
+from .waking import Signal
 
 Wake = Callable[[], None]
 
@@ -84,7 +85,7 @@ class _PendingRequest:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.replies: list[Reply] = []
-        self.done = threading.Event()
+        self.done = Signal()
         self.error: BaseException | None = None
 
 

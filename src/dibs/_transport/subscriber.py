@@ -114,12 +114,11 @@ class Subscriber:
     def track(self, requests: list[Request]) -> list[Tracked]:
         """Send them and have later changes of their keys pushed. Silent, EOFError: no replies."""
         with self._guard:
-            first, self._is_tracking = not self._is_tracking, True
-        replies = self._send(tracked(requests, first=first))
-        return read_tracked(replies, requests, pushes=self.pushes)
+            pending = self._write(tracked(requests, first=not self._is_tracking))
+            self._is_tracking = True
+        return read_tracked(self._replies(pending), requests, pushes=self.pushes)
 
-    def _send(self, request: Request) -> list[Reply]:
-        pending = self._write(request)
+    def _replies(self, pending: _PendingRequest) -> list[Reply]:
         time_limit = TimeLimit(self._budget)
         since = monotonic()
         while not pending.done.wait(time_limit.slice):
@@ -136,8 +135,12 @@ class Subscriber:
             if not self.is_alive:
                 raise EOFError
             pending = _PendingRequest(request)
-            self._pending.append(pending)
-            self._connection.write(request)
+            try:
+                self._pending.append(pending)
+                self._connection.write(request)
+            except BaseException:  # replies would be taken for those to another request
+                self.close()
+                raise
             return pending
 
     def _run(self) -> None:

@@ -1,17 +1,112 @@
 """Signal handlers that raise, at each of the moments at which Python looks for signals."""
 
+import functools
+import itertools
+import math
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
 
 import pytest
 
 from dibs import Dibs
 from dibs._core.request import Request
+from dibs._transport import pooled
 from dibs._transport.thread_connection import ThreadConnection
-from dibs.testing import Server
+from dibs.testing import Server, eventually
 
 
 class Interrupt(BaseException):
     """What a handler raises."""
+
+
+def interrupted_everywhere(work: Callable[[int], object]) -> Iterator[int]:
+    """Call *work* with 1, 2, … and raise at that many moments, until it ends before.
+
+    Python looks for signals when a function begins, and when one that is written in C has ended.
+    """
+    for moment in itertools.count(1):
+        left = moment
+
+        def look(frame: FrameType, event: str, arg: object) -> None:
+            nonlocal left
+            left -= event in ("call", "c_return")
+            if left <= 0 and not is_finalizing(frame):
+                sys.setprofile(None)
+                raise Interrupt
+
+        sys.setprofile(look)
+        try:
+            work(moment)
+        except (Interrupt, RuntimeError):  # RuntimeError: a Condition does not expect it, either
+            pass
+        finally:
+            sys.setprofile(None)
+        if left > 0:
+            return
+        yield moment
+
+
+def is_finalizing(frame: FrameType | None) -> bool:
+    """Whether something is being collected: what is raised there reaches nobody."""
+    while frame is not None:
+        if frame.f_code.co_name in ("__del__", "_remove"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def ends(work: Callable[[], object]) -> bool:
+    """Whether *work* ends, in another thread."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(timeout=60)
+    return not thread.is_alive()
+
+
+def test_who_waits_does_not_stand_behind_somebody_who_was_interrupted(valkey: Server) -> None:
+    """Wherever that was: the next one is served."""
+    others = valkey.client()
+    with Dibs(valkey.url, budget=5) as dibs:
+
+        def wait_in_vain(number: int) -> None:
+            dibs.try_hold(f"user:{number}", ttl=0.02, wait=0.005)
+
+        def wait(key: str) -> None:
+            with dibs.hold(key, ttl=5, wait=math.inf) as lease:
+                assert lease.guarded
+
+        others.mset({f"user:{number}": "another" for number in range(1000)})
+        wait_in_vain(0)
+        for moment in interrupted_everywhere(wait_in_vain):
+            others.delete(f"user:{moment}")
+            assert ends(lambda: wait(f"user:{moment}")), moment  # noqa: B023 - called at once
+
+
+def test_who_waits_behind_somebody_who_is_interrupted_before_he_is_woken(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one looks for itself: nobody else would wake it."""
+    others = valkey.client()
+    others.set("user:1", "another")
+    with Dibs(valkey.url, budget=5) as dibs:
+        wait = functools.partial(dibs.try_hold, "user:1", ttl=5, wait=math.inf)
+        next_one = threading.Thread(target=wait, daemon=True)
+
+        def interrupt(*args: object) -> None:
+            monkeypatch.undo()
+            next_one.start()
+            eventually(lambda: len(dibs._leases.waiters.queues[b"user:1"][0].turns) == 2)
+            raise Interrupt
+
+        monkeypatch.setattr(pooled, "Subscriber", interrupt)
+        with pytest.raises(Interrupt):
+            wait()
+        others.delete("user:1")
+        next_one.join(timeout=60)
+        assert not next_one.is_alive()
 
 
 def test_an_interrupted_read_does_not_give_others_the_values_of_other_keys(

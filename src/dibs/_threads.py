@@ -147,6 +147,11 @@ class _Here(threading.local):
 _here = _Here()
 
 
+_LOOK_AGAIN = 1.0
+"""Seconds after which who waits for a flight looks again: a signal handler may have raised before
+all were woken."""
+
+
 class Flight:
     """One piece of work for all who want its result. The first to join does it.
 
@@ -162,8 +167,8 @@ class Flight:
         """What those who join it are linked to in a trace; None: it has loaded nothing."""
         self._work = work
         self._ended = ended
-        self._change = threading.Condition()
         self._has_begun = self._is_done = False
+        self._waiting: list[Signal] = []
         self._deadline = math.inf
         self._result: Any = None
         self._error: BaseException | None = None
@@ -183,10 +188,17 @@ class Flight:
 
         TimeoutError: its load takes too long. It cannot be stopped; the next caller loads again.
         """
-        with self._change:
-            is_first, self._has_begun = not self._has_begun, True
-        if is_first:
-            return self._do()
+        if not self._has_begun:
+            # Without a call between them: no other thread has run, and no signal handler raised.
+            self._has_begun = True
+            try:
+                return self._do()
+            except BaseException as error:
+                self._error = error
+                raise
+            finally:
+                self._is_done = True
+                self._end()
         mine = _here.flight
         if mine is None:
             return self._wait()
@@ -199,34 +211,34 @@ class Flight:
 
     def _do(self) -> Any:
         outer, _here.flight = _here.flight, self
-        if outer is not None:
-            outer.awaits = self
         try:
+            if outer is not None:
+                outer.awaits = self
             self._result = self._work()
             return self._result
-        except BaseException as error:
-            self._error = error
-            raise
         finally:
             _here.flight = outer
             if outer is not None:
                 outer.awaits = None
-            self._end()
 
     def _end(self) -> None:
-        with self._change:
-            self._is_done = True
-            self._change.notify_all()
+        self._wake_all()
         if self._ended is not None:
             self._ended(self)
 
+    def _wake_all(self) -> None:
+        for each in self._waiting:
+            each.set()
+
     def _wait(self) -> Any:
-        with self._change:
-            while not self._is_done:
-                left = self._deadline - monotonic()
-                if left <= 0:
-                    raise TimeoutError
-                self._change.wait(None if left == math.inf else left)
+        woken = Signal()
+        self._waiting.append(woken)
+        while not self._is_done:
+            left = self._deadline - monotonic()
+            if left <= 0:
+                raise TimeoutError
+            woken.wait(min(left, _LOOK_AGAIN))
+            woken.clear()
         if self._error is None:
             return self._result
         if isinstance(self._error, Exception):
@@ -235,9 +247,8 @@ class Flight:
 
     def limit(self, deadline: float) -> None:
         """Let callers wait until *deadline* at most."""
-        with self._change:
-            self._deadline = deadline
-            self._change.notify_all()
+        self._deadline = deadline
+        self._wake_all()
 
     def cancel(self) -> None:
         """Nothing: a thread cannot be ended from outside."""

@@ -109,6 +109,18 @@ def test_who_waits_behind_somebody_who_is_interrupted_before_he_is_woken(
         assert not next_one.is_alive()
 
 
+def test_a_load_that_is_interrupted_does_not_hold_up_the_next_one(valkey: Server) -> None:
+    """Wherever that was: it ends, for all who wait for it."""
+    with Dibs(valkey.url, budget=5) as dibs:
+
+        def load(number: int) -> None:
+            dibs.get_or_load(f"menu:{number}", lambda: 1, ttl=60, wait=0.01)
+
+        load(0)
+        for moment in interrupted_everywhere(load):
+            assert ends(lambda: load(moment)), moment  # noqa: B023 - called at once
+
+
 def test_an_interrupted_read_does_not_give_others_the_values_of_other_keys(
     valkey: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -218,6 +218,28 @@ async def test_a_new_schedule_does_not_begin_with_a_missed_fire(valkey: Server) 
     assert runs[0].isoformat() == "2024-11-13T03:00:00+08:00"
 
 
+async def test_a_clock_that_is_set_back_while_a_new_schedule_begins(
+    valkey: Server, proxy: FaultProxy
+) -> None:
+    """It begins by the server's clock: the fires up to the wrong time are not over."""
+    runs: list[str] = []
+    clock = Clock(NOON + 90, ahead=90)
+    async with AsyncDibs(proxy.url, budget=60) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        async def tick(fire: Any) -> None:
+            runs.append(f"{fire.at:%H:%M}")
+
+        proxy.hold_requests(match=b"scheduled-last")
+        async with clock.scheduler(dibs):
+            await eventually(lambda: proxy.triggered == 1)
+            clock.now, clock.ahead = NOON, 0
+            proxy.deliver()
+            await eventually(has_begun(valkey, "tick"))
+            clock.set(NOON + 60)
+            await eventually(lambda: runs == ["12:01"])
+
+
 async def test_a_new_schedule_is_said_to_be_new_until_a_fire_is_over(
     valkey: Server, caplog: pytest.LogCaptureFixture
 ) -> None:

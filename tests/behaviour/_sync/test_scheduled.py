@@ -219,6 +219,28 @@ def test_a_new_schedule_does_not_begin_with_a_missed_fire(valkey: Server) -> Non
     assert runs[0].isoformat() == "2024-11-13T03:00:00+08:00"
 
 
+def test_a_clock_that_is_set_back_while_a_new_schedule_begins(
+    valkey: Server, proxy: FaultProxy
+) -> None:
+    """It begins by the server's clock: the fires up to the wrong time are not over."""
+    runs: list[str] = []
+    clock = Clock(NOON + 90, ahead=90)
+    with Dibs(proxy.url, budget=60) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        def tick(fire: Any) -> None:
+            runs.append(f"{fire.at:%H:%M}")
+
+        proxy.hold_requests(match=b"scheduled-last")
+        with clock.scheduler(dibs):
+            eventually(lambda: proxy.triggered == 1)
+            clock.now, clock.ahead = NOON, 0
+            proxy.deliver()
+            eventually(has_begun(valkey, "tick"))
+            clock.set(NOON + 60)
+            eventually(lambda: runs == ["12:01"])
+
+
 def test_a_new_schedule_is_said_to_be_new_until_a_fire_is_over(
     valkey: Server, caplog: pytest.LogCaptureFixture
 ) -> None:

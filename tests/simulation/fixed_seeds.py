@@ -28,8 +28,8 @@ ONCE_FAILED: dict[str, tuple[int, ...]] = {
     # The address of the old master with the epoch of the new one, read by two commands.
     "sentinel": (601117,),
     # A job that was dropped for one that was just being sent: the checker did not know that one.
-    # One whose process stood still between its turn and its run.
-    "alone": (400305, 410122),
+    # One whose process stood still between its turn and its run, or before it got the claim on it.
+    "alone": (400305, 410122, 1000414),
     # Fires by a wrong clock; a clock that was set while a schedule began.
     "scheduled": (60, 70, 92, 107, 116, 1000309),
 }

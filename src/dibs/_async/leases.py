@@ -113,9 +113,17 @@ class AsyncLeases:
         return self.acquire(call, None, read_acquire if call.options.limit is None else read_permit)
 
     async def acquire(
-        self, call: HoldCall, token: bytes | None, read: Callable[[list[Reply], bytes], Won | M]
+        self,
+        call: HoldCall,
+        token: bytes | None,
+        read: Callable[[list[Reply], bytes], Won | M],
+        *,
+        is_last: bool = False,
     ) -> LeaseState | Holding | M:
-        """A lease, or what *read* returns for the current value. *token*: None makes one."""
+        """A lease, or what *read* returns for the current value. *token*: None makes one.
+
+        If the reply comes when the lease is over, the key is acquired again, once (*is_last*).
+        """
         now = monotonic()
         store, key, options = self.store, call.key, call.options
         if store.is_closed:
@@ -166,10 +174,15 @@ class AsyncLeases:
         self.enter(lease, now)
         if monotonic() >= lease.deadline:
             try:
-                await self.catch_up(lease)
+                is_ours = await self.catch_up(lease)
             except BaseException:
                 self.release_unused(lease)
                 raise
+            if not is_ours and not is_last:
+                self.forget(lease)
+                return await self.acquire(call, token, read, is_last=True)
+            if not is_ours:
+                self.lose(lease, NOT_OURS)
         return lease
 
     def enter(self, lease: LeaseState, now: float) -> None:
@@ -184,13 +197,14 @@ class AsyncLeases:
         if len(self.table) > self._sweep_at:
             self._sweep(now)
 
-    async def catch_up(self, lease: LeaseState) -> None:
-        """Keep a lease whose reply came late, from now on; mark it lost if it was taken over.
+    async def catch_up(self, lease: LeaseState) -> bool:
+        """Keep a lease whose reply came late, from now on. False: its key is no longer ours.
 
         Opening a connection took longer than the lease, or this process was stopped.
         """
         with contextlib.suppress(Outage, UsageError):
-            await self._extend(lease, lease.call.options.ttl, monotonic())
+            return await self._extend(lease, lease.call.options.ttl, monotonic())
+        return True
 
     def _allowed(self, engine: Engine, call: HoldCall, request: Request, now: float) -> Request:
         """*request*, in the form that the server takes. UsageError: it refuses what comes later."""
@@ -224,13 +238,16 @@ class AsyncLeases:
             lease.deadline = max(now + ttl, lease.deadline)
             return True
         try:
-            return await self._extend(lease, ttl, now)
+            is_ours = await self._extend(lease, ttl, now)
         except Outage as outage:
             call = lease.call
             self.events.emit("outage", call.name, cause=outage.cause)
             if call.options.on_outage == "closed":
                 raise Unavailable(outage.cause, call.name) from None
             return False
+        if not is_ours:
+            self.lose(lease, NOT_OURS)
+        return is_ours
 
     async def _extend(self, lease: LeaseState, ttl: float, now: float) -> bool:
         engine = await self.store.transport.ready(now)
@@ -243,8 +260,6 @@ class AsyncLeases:
             lease.asked_until = 0.0
         if is_ours:
             lease.keep_until(until, monotonic())
-        else:
-            self.lose(lease, NOT_OURS)
         return is_ours
 
     def lose(self, lease: LeaseState, cause: str) -> None:

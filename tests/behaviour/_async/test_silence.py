@@ -3,6 +3,7 @@
 import contextlib
 import logging
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Literal
@@ -52,6 +53,24 @@ async def test_opening_a_connection_takes_nothing_off_the_lease(
         async with dibs.hold("user:2", ttl=2.5) as lease:
             assert not lease.lost
         assert "late" not in {event.kind for event in events}
+
+
+@pytest.mark.parametrize("is_taken", [False, True], ids=["free", "taken"])
+async def test_a_reply_that_comes_when_the_lease_is_over_gives_no_lease(
+    own_server: Server, line: FaultProxy, *, is_taken: bool
+) -> None:
+    """The process was stopped, say. The key has expired: it is acquired again, or refused."""
+    async with AsyncDibs(line.url, budget=60) as dibs:
+        await dibs.peek("warm:up")
+        line.hold_replies(match=b"user:1")
+        acquiring = Background(partial(dibs.try_hold, ttl=1), "user:1")
+        await eventually(lambda: line.triggered == 1)
+        await eventually(lambda: own_server.keys() == [])
+        if is_taken:
+            own_server.client().set("user:1", "another's", px=60_000)
+        line.deliver()
+        lease = await acquiring.result()
+        assert lease is None if is_taken else lease is not None and not lease.lost
 
 
 async def test_a_request_that_is_never_answered_is_an_outage_though_connections_open(

@@ -4,6 +4,7 @@
 import contextlib
 import logging
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Literal
@@ -53,6 +54,24 @@ def test_opening_a_connection_takes_nothing_off_the_lease(
         with dibs.hold("user:2", ttl=2.5) as lease:
             assert not lease.lost
         assert "late" not in {event.kind for event in events}
+
+
+@pytest.mark.parametrize("is_taken", [False, True], ids=["free", "taken"])
+def test_a_reply_that_comes_when_the_lease_is_over_gives_no_lease(
+    own_server: Server, line: FaultProxy, *, is_taken: bool
+) -> None:
+    """The process was stopped, say. The key has expired: it is acquired again, or refused."""
+    with Dibs(line.url, budget=60) as dibs:
+        dibs.peek("warm:up")
+        line.hold_replies(match=b"user:1")
+        acquiring = Background(partial(dibs.try_hold, ttl=1), "user:1")
+        eventually(lambda: line.triggered == 1)
+        eventually(lambda: own_server.keys() == [])
+        if is_taken:
+            own_server.client().set("user:1", "another's", px=60_000)
+        line.deliver()
+        lease = acquiring.result()
+        assert lease is None if is_taken else lease is not None and not lease.lost
 
 
 def test_a_request_that_is_never_answered_is_an_outage_though_connections_open(

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, TypeVar
 
-from .._core.endings import How
 from .._core.keys import Seconds, seconds
+from .._core.once import How
 from .._core.options import After, ClaimOptions, OnError, OutagePolicy
 from ..errors import UsageError
 from .bodies import BODY_LIMIT

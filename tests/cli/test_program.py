@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dibs._interface import KEY_KINDS, KeyInfo, Permit
-from dibs.cli.changes import SIGNS
+from dibs.cli.offline import Completions
 from dibs.cli.program import (
     CLOSED_PIPE,
     COMMANDS,
@@ -19,9 +19,9 @@ from dibs.cli.program import (
     OK,
     UNAVAILABLE,
     USAGE,
-    Completions,
     make_parser,
 )
+from dibs.cli.watching import SIGNS
 from dibs.testing import Server
 from tests.cli.program import COMMAND, environment, run, run_child
 

@@ -4,8 +4,8 @@ import pytest
 
 from dibs._interface import MOST_SHOWN, KeyInfo, Permit, printable
 from dibs._wording import as_object, duration, facts, meaning, risk, row, size, who
-from dibs.cli.changes import changes
 from dibs.cli.terminal import plain
+from dibs.cli.watching import changes
 
 LEASE = KeyInfo("job:1", "lease", "held", 30.0, "web-1:7", token_hint="012345-1")
 

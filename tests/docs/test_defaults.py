@@ -12,7 +12,7 @@ import pytest
 from dibs import Dibs
 from dibs._core.causes import SENTENCES
 from dibs._core.connection import CONNECT, DEFAULT_BUDGET
-from dibs.doctor.command import add_arguments as doctor_arguments
+from dibs.doctor.command import doctor_arguments
 from tests.integrations.test_opentelemetry import Metrics
 from tools.docsite import api
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from dibs import UsageError
-from dibs.integrations._claims import _warn_of_login
+from dibs.integrations._async import claims as async_claims
+from dibs.integrations._sync import claims as sync_claims
 from dibs.testing import Server
 
 from .edges import opened
@@ -71,7 +72,8 @@ async def test_a_login_that_is_signed_for_each_request_does_not_decide(
     """Such schemes send another Authorization header with every request. A warning asks for
     `user=`, once for a route, and without the header.
     """
-    _warn_of_login.cache_clear()
+    async_claims._warn_of_login.cache_clear()
+    sync_claims._warn_of_login.cache_clear()
     async with opened(edge, valkey, **REPLAY) as shop:
         for number, scheme in enumerate([*SIGNED, "s3cret"]):
             for attempt in range(2):

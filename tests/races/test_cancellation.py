@@ -14,6 +14,7 @@ from dibs import AsyncDibs, LeaseLost, Unavailable
 from dibs._core.capabilities import Negotiation
 from dibs._core.connection import Limits
 from dibs._transport.handshake import open_async
+from dibs._transport.multiplexed import AsyncConnection
 from dibs._transport.targets import parse_target
 from dibs.testing import Certificates, FaultProxy, Server, aeventually
 
@@ -273,7 +274,10 @@ def test_an_opening_over_tls_that_is_cancelled_leaves_no_transport(
     """pytest fails a test that leaves one to the garbage collector, which closes it late."""
 
     async def open_and_close(place: Any) -> None:
-        (await open_async(place, Negotiation(), Limits.of(5), Mock(), Mock())).abort()
+        opened = await open_async(
+            place, Negotiation(), Limits.of(5), lambda each: AsyncConnection(each, Mock(), Mock())
+        )
+        opened.abort()
 
     async def cancel_at(step: int, place: Any) -> bool:
         with contextlib.suppress(asyncio.CancelledError):

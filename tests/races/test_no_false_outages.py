@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from dibs import AsyncDibs, Dibs, Duplicate, Event
-from dibs._transport.async_connection import AsyncConnection
 from dibs._transport.handshake import open_async
+from dibs._transport.multiplexed import AsyncConnection
 from dibs.testing import Child, FaultProxy, Server, aeventually, eventually
 from tests.topologies import open_slot, slot_of, start_cluster
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dibs._transport.async_connection import AsyncConnection
+from dibs._transport.multiplexed import AsyncConnection
 
 from .faults import Plan, draw_plan
 from .fixed_seeds import FIRST_WITH_MORE

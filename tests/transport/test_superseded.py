@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from dibs._core.request import Request
+from dibs._transport.pool import ThreadConnection
 from dibs._transport.pooled import Superseded
-from dibs._transport.thread_connection import ThreadConnection
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ from .._tasks import (
     monotonic,
     sleep,
 )
-from .._transport.subscriber import Wake
+from .._transport.base import Wake
 from .._transport.targets import Cluster
 from ..errors import Cause, UsageError
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, Protocol
 from ..errors import UsageError
 from .capabilities import Engine, run_script, run_whole_script
 from .causes import code_of_reply
-from .keys import companion_key, public_name
+from .keys import companion_key, milliseconds, public_name
 from .options import HoldOptions
 from .request import SIZE, ErrorReply, Reply, Request, pack
 
@@ -507,6 +507,24 @@ def release_permit(key: bytes, token: bytes, until: float) -> Request:
     """Give a permit back. 1: given back; 0: it was not (or no longer) ours."""
     words = (_ZREM, SIZE[len(key)], key, b"\r\n", SIZE[len(token)], token, b"\r\n")
     return Request(b"".join(words), 1, key, until)
+
+
+def free_request(engine: Engine, call: HoldCall, token: bytes, until: float) -> Request:
+    """Give back what *token* holds, if it still does; worth delivering until *until*."""
+    if call.options.limit is None:
+        return release_request(engine, call.key, token, until)
+    return release_permit(call.key, token, until)
+
+
+def end_request(engine: Engine, lease: LeaseState, now: float) -> Request:
+    """Free the key or permit, once its `at_least` is over."""
+    key, token, until = lease.call.key, lease.token, lease.deadline
+    if lease.stays_until <= now:
+        return free_request(engine, lease.call, token, until)
+    ms = milliseconds(lease.stays_until - now)
+    if lease.call.options.limit is None:
+        return shorten_request(engine, key, token, ms, until)
+    return shorten_permit(key, token, ms, until)
 
 
 def peek_permits(key: bytes) -> Request:

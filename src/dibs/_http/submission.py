@@ -115,6 +115,11 @@ class InvalidRequest(NamedTuple):
     status: int = 400
 
 
+def applied(policy: Policy, submission: Submission | InvalidRequest) -> Policy:
+    """The policy by which the response ends the claim: a request without a key has another one."""
+    return submission.policy if isinstance(submission, Submission) else policy
+
+
 INCOMPLETE = InvalidRequest(
     "incomplete", "The request body is incomplete. The request was not processed."
 )

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from .. import claims
 from .._core.causes import cause_for
 from .._core.connection import Outage
-from .._core.endings import How, left_by
 from .._core.keys import Seconds, fingerprint, milliseconds, seconds
 from .._core.lease import HoldCall, LeaseState, note_in, settle_request
-from .._core.once import encoded_note, framed, with_note
+from .._core.once import How, encoded_note, framed, left_by, with_note
 from .._core.options import ClaimOptions
 from .._system import time
 from .._threads import monotonic

@@ -45,7 +45,7 @@ from .._threads import (
     monotonic,
     sleep,
 )
-from .._transport.subscriber import Wake
+from .._transport.base import Wake
 from .._transport.targets import Cluster
 from ..errors import Cause, UsageError
 

@@ -8,7 +8,7 @@ from .._core.causes import cause_for
 from .._core.connection import Breaker, Outage
 from .._core.request import Request
 from .._core.watch import Tracked, Watching
-from .._transport.subscriber import Wake
+from .._transport.base import Wake
 
 _CAUSE = cause_for("disabled")
 

@@ -10,22 +10,6 @@ from typing import TypeVar
 from .._core.capabilities import Engine, must_allow
 from .._core.causes import cause_for
 from .._core.connection import Outage
-from .._core.endings import (
-    COMPLETED,
-    REFUSED,
-    ClaimRecord,
-    DoneRequest,
-    EndingVerdict,
-    NoRoom,
-    end_request,
-    first_write,
-    free_request,
-    next_write,
-    no_room,
-    read_write,
-    warning_for,
-    write_request,
-)
 from .._core.keys import milliseconds
 from .._core.lease import (
     HoldCall,
@@ -34,6 +18,8 @@ from .._core.lease import (
     Won,
     about_key,
     acquire_request,
+    end_request,
+    free_request,
     is_wrong_type,
     keep_request,
     peek_permits,
@@ -46,7 +32,22 @@ from .._core.lease import (
     release_request,
     script_request,
 )
-from .._core.once import complete_request, read_complete
+from .._core.once import (
+    COMPLETED,
+    REFUSED,
+    ClaimRecord,
+    DoneRequest,
+    EndingVerdict,
+    NoRoom,
+    complete_request,
+    first_write,
+    next_write,
+    no_room,
+    read_complete,
+    read_write,
+    warning_for,
+    write_request,
+)
 from .._core.request import REPEATED, ErrorReply, Reply, Request
 from .._events import EventSink
 from .._process import Identity

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from .._core.causes import cause_for
 from .._core.connection import Outage
-from .._core.endings import How, is_fire_over
 from .._core.keys import expand, milliseconds
 from .._core.lease import HoldCall, Holding, LeaseState
+from .._core.once import How, is_fire_over
 from .._core.options import Settings
 from .._core.request import Request
 from .._core.schedule import (

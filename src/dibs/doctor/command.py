@@ -251,7 +251,7 @@ DOCTOR_EXIT_CODES = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def doctor_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command to *parser*."""
     parser.description = DESCRIPTION
     parser.epilog = DOCTOR_EXIT_CODES
@@ -263,7 +263,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print one JSON object")
 
 
-def run(args: argparse.Namespace) -> int:
+def doctor(args: argparse.Namespace) -> int:
     """Examine the server, print the report, and return the exit code."""
     environment = os.environ
     url = args.url or environment.get("DIBS_URL")

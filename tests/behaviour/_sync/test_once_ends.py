@@ -10,8 +10,7 @@ import pytest
 
 from dibs import Dibs, Event
 from dibs._core.capabilities import Engine
-from dibs._core.endings import ClaimRecord, RecordWrite, write_request
-from dibs._core.once import running_record
+from dibs._core.once import ClaimRecord, RecordWrite, running_record, write_request
 from dibs._core.options import ClaimOptions
 from dibs._interface import ClaimRequest, claiming
 from dibs.testing import Server

@@ -54,7 +54,7 @@ class AccountApi:
         return done(facts | picture)
 
     async def profile(self, asked: Asked) -> Response:
-        """A friend of the bot. Refusal: 404, nobody whom it may know."""
+        """Return the profile of a friend. Refusal: 404, the user is not a friend of the bot."""
         person = self._platform.accounts.find(asked.user())
         if person is None or not person.is_friend:
             raise not_found()
@@ -79,7 +79,7 @@ class AccountApi:
         raise not_found()
 
     async def no_subscription(self, asked: Asked) -> Response:
-        """Nobody is a member. Refusal: 404, nobody whom the bot may know."""
+        """Return no subscriptions. Refusal: 404, the user is not a friend of the bot."""
         person = self._platform.accounts.find(asked.user())
         if person is None or not person.is_friend:
             raise not_found()

@@ -11,7 +11,7 @@ from .sources import Source, new_id
 
 @dataclass(frozen=True)
 class Picture:
-    """What somebody looks like."""
+    """A profile picture."""
 
     data: bytes = field(repr=False)
     media_type: str
@@ -28,7 +28,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Channel:
-    """The bot's account at LINE: what is in its console. Tells its secrets to nobody by `repr`."""
+    """The bot's account at LINE, as its console shows it. `repr` omits the secrets."""
 
     secret: str = field(repr=False)
     access_token: str = field(repr=False)
@@ -47,7 +47,7 @@ class Channel:
 
 @dataclass
 class Person:
-    """Somebody with a phone."""
+    """A LINE user."""
 
     user_id: str
     name: str = "訪客"
@@ -98,7 +98,7 @@ class Accounts:
         return [person.user_id for person in self._people.values() if person.is_friend]
 
     def meet(self, source: Source) -> None:
-        """Whoever and whatever is named there is known from now on."""
+        """Register the user, group or room of this source."""
         if source.user_id is not None:
             self.person(source.user_id)
         if source.kind != "user":
@@ -114,11 +114,11 @@ class Accounts:
         return self._group_names.get(chat_id, "群組")
 
     def part(self, chat_id: str, user_id: str) -> None:
-        """This person is not in there any more."""
+        """Remove this person from the chat."""
         self._members.get(chat_id, set()).discard(user_id)
 
     def enter(self, chat_id: str, user_id: str) -> None:
-        """This person is in there, too, if the bot is."""
+        """Add this person to the chat, if the bot is in it."""
         self.person(user_id)
         if chat_id in self._members:
             self._members[chat_id].add(user_id)
@@ -128,15 +128,15 @@ class Accounts:
         return sum(person.has_blocked for person in self._people.values())
 
     def people(self) -> list[Person]:
-        """Everybody."""
+        """Return all users."""
         return list(self._people.values())
 
     def members(self, chat_id: str) -> set[str] | None:
-        """Those of a group or room whose ids are known. None: the bot is not in there."""
+        """The known user ids of a group or room. None: the bot is not in it."""
         return self._members.get(chat_id)
 
     def leave(self, chat_id: str) -> None:
-        """The bot is not in there any more."""
+        """Remove the bot from the chat."""
         self._members.pop(chat_id, None)
 
     def knows(self, chat_id: str) -> bool:

@@ -69,7 +69,7 @@ def _route(platform: Platform, route: ApiRoute) -> Route:
 
 
 async def _in_lines_words(platform: Platform, request: Request, error: HTTPException) -> Response:
-    """What nobody serves is written down, too: a bot's author looks for it."""
+    """Also log requests for unknown routes: a bot's author looks for them."""
     words = _WORDS.get(error.status_code, error.detail)
     response = JSONResponse({"message": words}, error.status_code, dict(error.headers or {}))
     if error.status_code in (404, 405):

@@ -72,13 +72,16 @@ class AudienceApi:
         return done(status=202)
 
     async def create_by_click(self, asked: Asked) -> Response:
-        """Who has opened a link in a message; nobody tells that here, so nobody is in it."""
+        """Create the audience of users who clicked a link.
+
+        Clicks are not tracked here, so it is empty.
+        """
         body = await asked.json()
         more = {name: body[name] for name in ("requestId", "clickUrl") if name in body}
         return self._from_message("CLICK", body, more, users=())
 
     async def create_by_impression(self, asked: Asked) -> Response:
-        """Who has seen a message: everybody who got it."""
+        """Create the audience of users who have seen a message: all of its recipients."""
         body = await asked.json()
         sending = self._platform.sendings.find(str(body.get("requestId")))
         seen = () if sending is None else sending.recipients
@@ -110,7 +113,7 @@ class AudienceApi:
         return done(self._page(asked, self._platform.audiences.all()))
 
     async def list_shared(self, asked: Asked) -> Response:
-        """Nobody shares any here; with `includesOwnedAudienceGroups`, the bot's own."""
+        """List no shared audiences; with `includesOwnedAudienceGroups`, the bot's own."""
         own = asked.query("includesOwnedAudienceGroups") == "true"
         return done(self._page(asked, self._platform.audiences.all() if own else []))
 

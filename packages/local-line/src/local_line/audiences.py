@@ -42,13 +42,13 @@ class Audiences:
     def create(
         self, kind: str, description: str, now: float, more: dict[str, Any] | None = None
     ) -> Audience:
-        """A new one, with nobody in it."""
+        """Create an empty audience."""
         audience = Audience(next(self._numbers), kind, description, int(now), more=more or {})
         self._audiences[audience.id] = audience
         return audience
 
     def upload(self, audience: Audience, users: Iterable[str], words: str, now: float) -> None:
-        """These users are in it, too."""
+        """Add these users."""
         added = set(users)
         audience.users |= added
         job = {"audienceGroupJobId": next(self._jobs), "audienceGroupId": audience.id}

@@ -45,7 +45,7 @@ class LoginPage:
         ]
 
     async def show(self, request: Request) -> Response:
-        """The page; or, once somebody is chosen, the way back. 400: this cannot be asked."""
+        """Show the page; once a person is chosen, redirect back. 400: invalid parameters."""
         asked = dict(request.query_params)
         self._check(asked)
         if "as" in asked:

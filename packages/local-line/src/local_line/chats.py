@@ -26,7 +26,7 @@ class Entry:
     """Who said it, if LINE tells."""
     name: str | None = None
     is_unsent: bool = False
-    """True: it was taken back; nobody sees what it was."""
+    """True: it was unsent, and its content is no longer shown."""
 
     def json(self) -> Json:
         """For the page."""
@@ -51,13 +51,13 @@ class Chat:
             self._loading_until = 0.0
 
     def take_back(self, message_id: str) -> None:
-        """What it said is not shown any more."""
+        """Hide the content of an unsent message."""
         for index, entry in enumerate(self.entries):
             if entry.id == message_id:
                 self.entries[index] = replace(entry, message={"type": "unsent"}, is_unsent=True)
 
     def load(self, until: float) -> None:
-        """The bot is thinking, until then at the most."""
+        """Show the loading animation, until then at most."""
         self._loading_until = until
 
     def loading(self, now: float) -> float:
@@ -72,12 +72,12 @@ class Chat:
 
     @property
     def texts(self) -> list[str]:
-        """What the bot said, as somebody reads it: texts, and what cards and pictures stand for."""
+        """The bot's messages as text: texts, and the alternative texts of cards and pictures."""
         return [words_of(message) for message in self.sent]
 
     @property
     def quick_reply(self) -> list[Json]:
-        """The buttons below the last message. None any more once anything else was said."""
+        """The buttons below the last message. Any later message removes them."""
         last = self.entries[-1] if self.entries else None
         if last is None or last.author != "bot":
             return []

@@ -100,7 +100,7 @@ class ContentApi:
         return done()
 
     async def mark_as_read_by_token(self, asked: Asked) -> Response:
-        """What was said up to that message was read. Refusal: 400, nobody gave that token."""
+        """Mark all messages up to that one as read. Refusal: 400, the token is unknown."""
         token = (await asked.json()).get("markAsReadToken")
         chat_id = self._platform.read_tokens.get(token) if isinstance(token, str) else None
         if chat_id is None:

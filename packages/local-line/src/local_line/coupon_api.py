@@ -109,7 +109,7 @@ class CouponApi:
         return done(self._find(asked))
 
     async def close(self, asked: Asked) -> Response:
-        """Nobody gets it any more. Refusal: 410, it was closed before."""
+        """Close a coupon. Refusal: 410, it is already closed."""
         coupon = self._find(asked)
         if coupon["status"] == "CLOSED":
             raise Refusal(410, "The coupon has already been closed")

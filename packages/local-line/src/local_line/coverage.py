@@ -30,7 +30,7 @@ class SdkCall(NamedTuple):
 
     @property
     def shape(self) -> tuple[str, str]:
-        """The route, whatever its parts are called."""
+        """The route without the names of its parameters."""
         return self.method, shape_of(self.path)
 
 

@@ -1,6 +1,6 @@
-"""Webhooks on their way to the bot: signed, timed, and each on a connection of its own.
+"""Webhooks on their way to the bot: signed, timed, and each on its own connection.
 
-By hand, because hundreds leave at once: in a big client library they would wait for each other.
+Without a client library, because hundreds are sent at once and would wait for each other in one.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ async def _exchange(target: SplitResult, request: bytes) -> int:
     try:
         writer.write(request)
         head = await reader.readuntil(b"\r\n\r\n")
-    except ConnectionError:  # after it was open: not that nobody is there
+    except ConnectionError:  # after it was open: the bot was reachable
         raise EOFError("the connection was reset") from None
     finally:
         writer.close()

@@ -48,7 +48,7 @@ class Faults:
             pass
 
     def end(self) -> None:
-        """Nobody is kept waiting any more."""
+        """End all delays."""
         self._over.set()
 
 

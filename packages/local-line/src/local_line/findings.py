@@ -112,7 +112,7 @@ def listed(check: Check, *, least: int, most: int) -> Check:
 
 
 def fields(required: dict[str, Check], optional: dict[str, Check]) -> Check:
-    """An object: what must be there is, and all that is there passes."""
+    """An object that has all *required* fields, and whose fields all pass their checks."""
 
     def check(value: Any, path: Path) -> Findings:
         if not isinstance(value, dict):
@@ -148,7 +148,7 @@ def colour(value: Any, path: Path) -> Findings:
 
 
 def anything(value: Any, path: Path) -> Findings:
-    """Whatever it is."""
+    """Accept any value."""
     yield from ()
 
 

@@ -1,7 +1,7 @@
 """Flex messages: which component may stand where, and what each may say.
 
-Its mistakes have words of their own (`unknown field`, `invalid property`, `must be
-specified`), as LINE does.
+As at LINE, their errors differ from other messages': `unknown field`, `invalid property`, `must be
+specified`.
 """
 
 import json

@@ -42,7 +42,7 @@ class GroupApi:
         return done({"groupId": chat_id, "groupName": self._platform.accounts.group_name(chat_id)})
 
     async def member(self, asked: Asked) -> Response:
-        """Somebody in a group or room that the bot is in, a friend or not."""
+        """Return the profile of a member of the bot's group or room, whether a friend or not."""
         user_id = asked.user()
         if user_id not in self._members(asked):
             raise not_found()
@@ -60,7 +60,7 @@ class GroupApi:
         return done({"count": len(self._members(asked))})
 
     async def leave(self, asked: Asked) -> Response:
-        """The bot is not in there any more."""
+        """Leave the group or room."""
         self._members(asked)
         self._platform.accounts.leave(asked.part("chatId"))
         return done()

@@ -3,7 +3,7 @@
 GET /v2/bot/insight/followers, …/demographic, …/message/delivery, …/message/event[/aggregation]
 GET /v2/bot/insight/richmenu/{richMenuId}/summary, …/daily
 
-Nobody counts clicks and views here: those are null, as LINE has them for fewer than 20 people.
+Clicks and views are not counted here: they are null, as LINE returns them for fewer than 20 people.
 """
 
 from typing import Any

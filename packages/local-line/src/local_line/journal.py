@@ -104,7 +104,7 @@ class News:
     kind: str
     facts: Json
     chat_id: str | None
-    """None: it concerns everybody."""
+    """None: it concerns all chats."""
 
 
 class Window:
@@ -134,7 +134,7 @@ class Window:
         self._queue.put_nowait(None)
 
     def clear(self) -> None:
-        """What has not been looked at is not needed any more."""
+        """Drop all unread items."""
         self.has_missed = False
         is_over = False
         while not self._queue.empty():
@@ -178,7 +178,7 @@ class Journal:
         self.tell(news)
 
     def lately(self, chat_ids: Collection[str], most: int) -> list[News]:
-        """What went over the wire of late for those chats, or for nobody in particular."""
+        """The latest traffic of those chats, and traffic that belongs to no chat."""
         mine = [each for each in self._lately if each.chat_id is None or each.chat_id in chat_ids]
         return mine[-most:]
 
@@ -195,5 +195,5 @@ class Journal:
         return window
 
     def close_window(self, window: Window) -> None:
-        """Nobody looks there any more."""
+        """Unsubscribe this page."""
         self._windows.discard(window)

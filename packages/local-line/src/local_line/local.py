@@ -192,7 +192,7 @@ def is_asgi(app: Any) -> bool:
 
 @asynccontextmanager
 async def served_wsgi(app: Any) -> AsyncIterator[str]:
-    """The same, for a WSGI app: every request in a thread of its own."""
+    """The same, for a WSGI app: every request in its own thread."""
     server = make_server("127.0.0.1", 0, app, _Threads, _Quiet)
     serving = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     serving.start()

@@ -25,7 +25,7 @@ _JWT = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
 def api_routes(platform: Platform) -> list[ApiRoute]:
-    """The routes: nobody has a token yet who asks for one."""
+    """The routes; none of them needs a channel access token."""
     api = LoginApi(platform)
     routes = [
         ("GET", "/oauth2/v2.1/verify", api.verify),
@@ -176,7 +176,7 @@ class LoginApi:
         return done({"kids": self._platform.logins.key_ids(self._platform.clock())})
 
     async def revoke(self, asked: Asked) -> Response:
-        """It is not valid any more; the answer does not say whether it ever was."""
+        """Revoke a token. The answer does not say whether it was ever valid."""
         self._platform.logins.revoke((await asked.form()).get("access_token", ""))
         return Response(status_code=200)
 

@@ -21,7 +21,7 @@ SHORT_TTL, STATELESS_TTL = 30 * 24 * 3600, 15 * 60
 
 @dataclass(frozen=True)
 class Login:
-    """What a page gets when somebody has logged in, as LIFF hands it out."""
+    """What a page gets when a user has logged in, as LIFF hands it out."""
 
     user_id: str
     access_token: str = field(repr=False)
@@ -75,7 +75,7 @@ class Logins:
         return Login(person.user_id, token, self._id_token(person, now, nonce))
 
     def user(self, token: str, now: float) -> str | None:
-        """Whose it is. None: nobody's, or too old."""
+        """The user of this token. None: it is unknown or has expired."""
         known = self._tokens.get(token)
         return known.user_id if known is not None and now < known.until else None
 
@@ -128,12 +128,12 @@ class Logins:
         return [each.key_id for each in self._tokens.values() if each.key_id and now < each.until]
 
     def revoke(self, token: str) -> None:
-        """It is not good any more."""
+        """Revoke a token."""
         self._tokens.pop(token, None)
 
 
 def issuer_of(assertion: str) -> str | None:
-    """Who has signed a JWT, as it says itself: nobody here has the key to look. None: no JWT."""
+    """The issuer that a JWT names; its signature is not verified. None: it is not a JWT."""
     try:
         _, claims, _ = assertion.split(".")
         issuer = json.loads(_decoded(claims))["iss"]

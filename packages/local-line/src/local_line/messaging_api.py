@@ -123,7 +123,10 @@ class MessagingApi:
         return done(status=202)
 
     def _narrowed(self, body: Json) -> list[str]:
-        """No age and no area is known here: a demographic filter leaves nobody."""
+        """The recipients of a narrowcast.
+
+        Age and area are unknown: a demographic filter matches no user.
+        """
         platform, friends = self._platform, self._platform.accounts.friends()
         audiences, sendings = platform.audiences, platform.sendings
         reader = Recipients(
@@ -209,14 +212,14 @@ class MessagingApi:
             self._platform.retry_keys.accept(key, accepted)
 
     def _take_from_quota(self, cost: int) -> None:
-        """One message for everybody who gets it. Refusal: it is used up."""
+        """Count one message for each recipient. Refusal: the quota is used up."""
         platform = self._platform
         if platform.quota is not None and platform.used + cost > platform.quota:
             raise Refusal(429, "You have reached your monthly limit.")
         platform.used += cost
 
     def _say(self, chat_id: str, messages: list[Json], *, via: str) -> list[Json]:
-        """Somebody who has blocked the bot does not see it; the bot gets no error."""
+        """Send messages. A user who blocks the bot does not see them; the bot gets no error."""
         platform = self._platform
         person = platform.accounts.find(chat_id)
         sent: list[Json] = []

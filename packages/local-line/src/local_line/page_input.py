@@ -57,7 +57,7 @@ def person_of(value: Any) -> str:
 
 
 def draft(verb: str, given: PageInput, bot: events.Mention) -> Draft:
-    """What the person does. 400: not like this. 404: nobody can do that."""
+    """The event for what the person does. 400: the input is not valid. 404: the verb is unknown."""
     if verb == "say":
         return _say(given, bot)
     if verb not in _VERBS:
@@ -123,7 +123,7 @@ _VERBS: dict[str, Callable[[PageInput], Draft]] = {
 
 
 def uploaded(content: Content) -> Draft:
-    """A file that somebody sends: as a picture, a video, a sound, or as what it is."""
+    """The event for an upload: a picture, video, voice message or file, by its media type."""
     kind = content.media_type.partition("/")[0]
     make = {"image": events.image, "video": events.video, "audio": events.audio}.get(kind)
     return make(content) if make is not None else events.file(content)

@@ -66,7 +66,7 @@ class ChatPanel:
         api: Starlette | None = None,
         open_bot: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """*api*: what `create_api` made of the platform, if somebody else serves it as well.
+        """*api*: the result of `create_api` for the platform, if it is also served elsewhere.
 
         *open_bot* is awaited whenever a page is opened; OSError: there is no bot.
         """
@@ -106,7 +106,7 @@ class ChatPanel:
         ]
 
     async def end_requests(self) -> None:
-        """Nobody watches any more: every stream ends now."""
+        """End all streams."""
         self._is_closing = True
         for window in self._windows:
             window.end()
@@ -144,7 +144,7 @@ class ChatPanel:
         return _file(picture.data, picture.media_type)
 
     async def content(self, request: Request) -> Response:
-        """What somebody has sent, to those who are in the chat."""
+        """Serve the content of a message to the members of its chat."""
         visitor, message_id = self.visitor(request), request.path_params["message_id"]
         chats = [self.platform.chats.open(chat_id) for chat_id in visitor.chat_ids]
         is_theirs = any(entry.id == message_id for chat in chats for entry in chat.entries)

@@ -92,7 +92,7 @@ class Platform:
         self.rates = Rates(enabled=rate_limits)
         self.faults = Faults()
         self.me = Source.user(new_id("user"))
-        """The person who does what nobody else is named for."""
+        """The person who acts when a call names no `source`."""
         self._redelivered_after = tuple(redelivered_after)
         self._sender = WebhookSender(
             self.channel, timeout=webhook_timeout, clock=clock, begin=self.journal.begin
@@ -118,7 +118,7 @@ class Platform:
     # ---- what people do
 
     async def say(self, words: str, *, source: Source | None = None) -> Delivery:
-        """Somebody writes."""
+        """Send a text message."""
         return await self.send(events.text(words), source=source)
 
     async def tap(
@@ -129,7 +129,7 @@ class Platform:
         params: Json | None = None,
         source: Source | None = None,
     ) -> Delivery:
-        """Somebody taps a button, or an area of the rich menu, that stands for *data*."""
+        """Tap a button, or an area of the rich menu, with this postback *data*."""
         draft = events.postback(data, display_text=display_text, params=params)
         return await self.send(draft, source=source)
 
@@ -142,20 +142,20 @@ class Platform:
         address: str | None = None,
         source: Source | None = None,
     ) -> Delivery:
-        """Somebody shares a place."""
+        """Send a location."""
         draft = events.location(latitude, longitude, title=title, address=address)
         return await self.send(draft, source=source)
 
     async def follow(self, *, source: Source | None = None) -> Delivery:
-        """Somebody adds the bot, or takes back a block."""
+        """Add the bot as a friend, or unblock it."""
         return await self.send(self.following(source or self.me))
 
     async def unfollow(self, *, source: Source | None = None) -> Delivery:
-        """Somebody blocks the bot."""
+        """Block the bot."""
         return await self.send(self.unfollowing(source or self.me))
 
     async def join(self, *, source: Source) -> Delivery:
-        """The bot is invited to that group or room."""
+        """Invite the bot to that group or room."""
         return await self.send(events.join(), source=source)
 
     async def leave(self, *, source: Source) -> Delivery:
@@ -163,34 +163,34 @@ class Platform:
         return await self.send(events.leave(), source=source)
 
     async def unsend(self, message_id: str, *, source: Source | None = None) -> Delivery:
-        """Somebody takes back what they have sent."""
+        """Unsend a message."""
         return await self.send(events.unsend(message_id), source=source)
 
     async def send_picture(
         self, content: Content | None = None, *, source: Source | None = None
     ) -> Delivery:
-        """Somebody sends a picture, which the bot can download."""
+        """Send a picture, which the bot can download."""
         return await self.send(events.image(content), source=source)
 
     async def link_account(
         self, link_token: str, nonce: str, *, source: Source | None = None
     ) -> Delivery:
-        """Somebody has logged in at the bot's site and comes back with its *nonce*."""
+        """Link an account after a login at the bot's site, which has given the *nonce*."""
         person = source or self.me
         is_ok = self.link_tokens.spend(link_token, self.clock()) == person.chat_id
         return await self.send(events.account_link(nonce, is_ok=is_ok), source=person)
 
     def log_in(self, source: Source | None = None, *, nonce: str | None = None) -> Login:
-        """Somebody opens a LIFF page or logs in with LINE: the tokens that the page gets."""
+        """Log in with LINE or open a LIFF page. Returns the tokens that the page gets."""
         person = self.accounts.person((source or self.me).chat_id)
         return self.logins.log_in(person, self.clock(), nonce=nonce)
 
     async def batch(self, drafts: Sequence[Draft], *, source: Source | None = None) -> Delivery:
-        """All of it in one webhook."""
+        """Send several events in one webhook."""
         return await self.start(self.happen(drafts, source=source))
 
     async def send(self, draft: Draft, *, source: Source | None = None) -> Delivery:
-        """Anything of `events`, in a webhook of its own."""
+        """Send any event of `events`, in its own webhook."""
         return await self.batch([draft], source=source)
 
     async def redeliver(self, event_id: str, *, is_flagged: bool = True) -> Delivery:
@@ -210,7 +210,7 @@ class Platform:
         return source
 
     def is_channel_token(self, token: str) -> bool:
-        """True: whoever has it is the bot."""
+        """True: it is a valid channel access token of the bot."""
         is_console = same(token, self.channel.access_token)
         return is_console or self.logins.is_channels(token, self.clock())
 

@@ -51,7 +51,7 @@ LIMITS: dict[tuple[str, str], tuple[int, float]] = {
 
 
 class Rates:
-    """The calls of late, by route. LINE counts by method and route, whatever is asked of whom."""
+    """The recent calls, by method and route, as LINE counts them."""
 
     def __init__(self, *, enabled: bool) -> None:
         self._enabled = enabled

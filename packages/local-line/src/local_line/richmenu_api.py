@@ -59,7 +59,7 @@ class RichMenuApi:
         return self._platform.menus
 
     def _changed(self) -> Response:
-        """Everybody should look at their menu again."""
+        """Make all pages reload their menu."""
         self._platform.journal.tell(News("menu", {}, None))
         return done()
 
@@ -103,35 +103,35 @@ class RichMenuApi:
     # ---- who sees it
 
     async def get_default(self, asked: Asked) -> Response:
-        """What everybody sees."""
+        """Return the default menu."""
         return done({"richMenuId": self._menus.default})
 
     async def set_default(self, asked: Asked) -> Response:
-        """Everybody sees it."""
+        """Make it the default menu."""
         self._menus.set_default(asked.part("richMenuId"))
         return self._changed()
 
     async def cancel_default(self, asked: Asked) -> Response:
-        """Nobody sees it."""
+        """Remove the default menu."""
         self._menus.cancel_default()
         return self._changed()
 
     async def get_linked(self, asked: Asked) -> Response:
-        """What this person sees, and not everybody."""
+        """Return the menu that is linked to this user."""
         return done({"richMenuId": self._menus.linked(asked.user())})
 
     async def link(self, asked: Asked) -> Response:
-        """This person sees it."""
+        """Link a menu to this user."""
         self._menus.link(asked.user(), asked.part("richMenuId"))
         return self._changed()
 
     async def unlink(self, asked: Asked) -> Response:
-        """This person sees what everybody sees."""
+        """Unlink the menu of this user, who then sees the default."""
         self._menus.unlink(asked.user())
         return self._changed()
 
     async def link_many(self, asked: Asked) -> Response:
-        """These people see it."""
+        """Link a menu to these users."""
         body = await asked.json()
         for user_id in _users(body):
             self._menus.link(user_id, _word(body, "richMenuId"))
@@ -139,7 +139,7 @@ class RichMenuApi:
         return done(status=202)
 
     async def unlink_many(self, asked: Asked) -> Response:
-        """These people see what everybody sees."""
+        """Unlink the menus of these users."""
         for user_id in _users(await asked.json()):
             self._menus.unlink(user_id)
         self._changed()
@@ -195,7 +195,7 @@ class RichMenuApi:
         return done({"aliases": [{"richMenuAliasId": a, "richMenuId": m} for a, m in names]})
 
     async def delete_alias(self, asked: Asked) -> Response:
-        """The name means nothing any more."""
+        """Delete an alias."""
         self._menus.forget_name(asked.part("aliasId"))
         return done()
 

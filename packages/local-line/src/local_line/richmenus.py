@@ -70,7 +70,7 @@ def _inside(bounds: Json, size: Json, path: Path) -> Findings:
             yield Finding(path, f"must be inside of the {length} of the rich menu")
 
 
-# ---- changes for everybody who sees a menu
+# ---- changes for all users of a menu
 
 _menu_id = text(100)
 _OPERATIONS: dict[str, Check] = {
@@ -172,7 +172,7 @@ class RichMenus:
         return self._menus[menu_id]
 
     def delete(self, menu_id: str) -> None:
-        """Nobody sees it any more. Refusal: there is none."""
+        """Delete a menu with its picture, links and aliases. Refusal: there is none."""
         self.get(menu_id)
         del self._menus[menu_id]
         self._pictures.pop(menu_id, None)
@@ -206,31 +206,31 @@ class RichMenus:
 
     @property
     def default(self) -> str:
-        """What everybody sees. Refusal: there is none."""
+        """The default menu. Refusal: there is none."""
         if self._default is None:
             raise not_found("no default richmenu")
         return self._default
 
     def set_default(self, menu_id: str) -> None:
-        """Everybody sees it who has no menu of their own. Refusal: it is not there or not ready."""
+        """Show it to all users without a linked menu. Refusal: it is unknown or has no picture."""
         self._default = self._ready(menu_id)
 
     def cancel_default(self) -> None:
-        """Nobody sees a menu who has none of their own."""
+        """Show no menu to users without a linked one."""
         self._default = None
 
     def link(self, user_id: str, menu_id: str) -> None:
-        """This person sees it, whatever the others see."""
+        """Link a menu to this user."""
         self._linked[user_id] = self._ready(menu_id)
 
     def linked(self, user_id: str) -> str:
-        """This person's own menu. Refusal: there is none."""
+        """The menu that is linked to this user. Refusal: there is none."""
         if user_id not in self._linked:
             raise not_found("the user has no richmenu")
         return self._linked[user_id]
 
     def unlink(self, user_id: str) -> None:
-        """This person sees what everybody sees."""
+        """Unlink the menu of this user, who then sees the default."""
         self._linked.pop(user_id, None)
 
     def seen_by(self, user_id: str) -> Json | None:
@@ -239,7 +239,7 @@ class RichMenus:
         return self._menus.get(menu_id) if menu_id else None
 
     def replace(self, operation: Json) -> None:
-        """Who has this menu of their own has that one, or none. Refusal: it is not ready."""
+        """Replace or unlink a menu for all its users. Refusal: the new one is not ready."""
         if operation["type"] == "unlinkAll":
             self._linked = {}
             return

@@ -20,11 +20,11 @@ class Sending:
     recipients: tuple[str, ...]
     units: tuple[str, ...] = ()
     failure: int | None = None
-    """Of a narrowcast that went to nobody: LINE's error code."""
+    """LINE's error code of a narrowcast without recipients."""
 
 
 class Sendings:
-    """The calls of late, by the id of the request, and how many messages went out on which day."""
+    """The recent calls, by request id, and how many messages were sent on each day."""
 
     def __init__(self) -> None:
         self._sendings: dict[str, Sending] = {}

@@ -9,7 +9,7 @@ _LETTER = {"user": "U", "group": "C", "room": "R"}
 
 
 def new_id(kind: str) -> str:
-    """An id that nobody has: `U…` for a user, `C…` for a group, `R…` for a room."""
+    """A new id: `U…` for a user, `C…` for a group, `R…` for a room."""
     return _LETTER[kind] + secrets.token_hex(16)
 
 
@@ -33,7 +33,7 @@ class Source:
 
     @classmethod
     def group(cls, group_id: str, user_id: str | None = None) -> "Source":
-        """A group. Without *user_id*: somebody of whom LINE tells no id."""
+        """A group. Without *user_id*: a member whose id LINE does not tell."""
         return cls("group", group_id, user_id)
 
     @classmethod

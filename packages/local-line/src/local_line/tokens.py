@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 LONGEST = 20 * 60.0
-"""How long after its event no redelivery can make a reply token usable any more, in seconds."""
+"""Seconds after its event from which no redelivery can make a reply token usable again."""
 _DAY = 24 * 3600.0
 
 
@@ -44,7 +44,7 @@ class ReplyTokens:
         return known.chat_id
 
     def _forget_old(self, now: float) -> None:
-        """An unknown token is answered as a used one is, so nobody notices."""
+        """Drop old tokens. An unknown token gets the same answer as a used one."""
         for token, known in list(self._tokens.items()):
             if now <= known.issued_at + LONGEST:
                 break  # they are in the order of their age
@@ -81,7 +81,7 @@ _LINKED = 600.0
 
 
 class LinkTokens:
-    """The tokens with which somebody's account elsewhere is linked to the one at LINE."""
+    """The tokens that link a user's other account to the one at LINE."""
 
     def __init__(self) -> None:
         self._tokens: dict[str, tuple[str, float]] = {}
@@ -93,6 +93,6 @@ class LinkTokens:
         return token
 
     def spend(self, token: str, now: float) -> str | None:
-        """Whose it is. None: nobody's, used, or too old."""
+        """Use up a token and return its user. None: it is unknown, used or expired."""
         user_id, until = self._tokens.pop(token, ("", 0.0))
         return user_id if now <= until and user_id else None

@@ -12,7 +12,7 @@ PLACES = ("private", "group", "room", "anonymous")
 
 
 class Phone:
-    """One person, with a chat of their own, and with a group and a room that others are in, too."""
+    """One person, with a private chat, and with a group and a room that they share with others."""
 
     def __init__(self, person: str, seed: str) -> None:
         self.person = person
@@ -35,7 +35,7 @@ class Phone:
 
 
 class Visitor:
-    """A browser: everybody in it."""
+    """A browser, with all its people."""
 
     def __init__(self, cookie: str) -> None:
         self.phones = {person: Phone(person, cookie) for person in NAMES}

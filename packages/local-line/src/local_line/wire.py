@@ -11,7 +11,7 @@ from .journal import Call, Delivery, Journal
 Json = dict[str, Any]
 REFERENCE = "https://developers.line.biz/en/reference/messaging-api/"
 _TOKEN = "$LINE_CHANNEL_ACCESS_TOKEN"
-"""What stands in a command for the token, which nobody should paste somewhere."""
+"""What a command shows instead of the token, so that it is not pasted somewhere."""
 
 
 def find(journal: Journal, number: int) -> Call | Delivery | None:
@@ -86,6 +86,6 @@ async def call_again(api: ASGIApp, access_token: str, row: Call) -> None:
         return {"type": "http.request", "body": row.sent, "more_body": False}
 
     async def send(message: Message) -> None:
-        """Nobody waits for the answer but the journal."""
+        """Drop the answer: only the journal needs it."""
 
     await api(scope, receive, send)

@@ -117,7 +117,7 @@ def writing(engine: Engine) -> Engine:
 
 
 def wait_for_start(connection: Connection, key: int) -> None:
-    """Returns when nobody else is making the tables. SQLite has locked already."""
+    """Wait until no other process is creating the tables. SQLite has locked already."""
     if connection.dialect.name == "postgresql":
         connection.execute(text(f"SET LOCAL statement_timeout = {round(STARTING * 1000)}"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
@@ -192,7 +192,7 @@ class Threads:
         work = self._workers.submit(
             run_within, longest or self._timeouts.statement, call, *arguments
         )
-        # Not when the caller leaves: a thread of its own may still be at work then.
+        # Not when the caller is cancelled: its thread may still be running then.
         work.add_done_callback(self._next(asyncio.get_running_loop()))
         return await asyncio.wrap_future(work)
 
@@ -207,7 +207,7 @@ class Threads:
 
     def _next(self, loop: asyncio.AbstractEventLoop) -> Callable[[Future[Any]], None]:
         def release(work: Future[Any]) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
                 loop.call_soon_threadsafe(self._turns.release)
 
         return release

@@ -19,7 +19,7 @@ LOCK_KEY = "lock:cis:menu:active:v1:{branch_id}"
 """The seed's. In a cluster the two would be in different slots, so dibs names the lock there."""
 LOAD_TIMEOUT = LONGEST + 2
 FAILURE_TTL = 1.0
-"""Seconds for which a failed load is the answer to everybody: else each process tries in turn."""
+"""Seconds for which a failed load answers all callers: else each process tries in turn."""
 RENEWAL_WAIT = 2.0
 """Seconds that a guest waits for the successor of a menu whose time window has ended."""
 RENEWAL_PAUSE = 3.0
@@ -107,9 +107,9 @@ class ActiveMenus:
         await self._dibs.aclose()
 
     async def find(self, branch_id: str) -> Served:
-        """The menu that the branch serves now: cached, old, or asked for.
+        """The menu that the branch serves now: cached, stale or just loaded.
 
-        NoMenu: there is none. Refused, Unreachable, Unavailable, TimeoutError: nobody can tell.
+        NoMenu: there is none. Refused, Unreachable, Unavailable, TimeoutError: it is unknown.
         """
         asked = _Asked(branch_id)
         _asked.set(asked)
@@ -188,7 +188,7 @@ class ActiveMenus:
 
 
 def _log_failure(branch_id: str, error: Refused | Unreachable) -> None:
-    """That there is no menu is INFO; no answer is a WARNING, and an error of its own an ERROR."""
+    """Log a missing menu as INFO, no answer as WARNING, and an error of the service as ERROR."""
     levels = {NoMenu: logging.INFO, Unreachable: logging.WARNING}
     _log.log(levels.get(type(error), logging.ERROR), "menu of branch %s: %s", branch_id, error)
     if asked := _asked.get():
@@ -200,6 +200,6 @@ def _is_cluster(redis_url: str) -> bool:
 
 
 def _seconds_over(menu: ActiveMenu) -> float:
-    """For how long its time window has been over; negative: it is not, or nobody said when."""
+    """Seconds since the end of its time window; negative: it has not ended, or has no end."""
     end = menu.ends_at
     return -1.0 if end is None else (datetime.now(UTC) - end).total_seconds()

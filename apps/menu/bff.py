@@ -6,9 +6,9 @@ GET  /health                              200: this process answers
 GET  /ready                               200 ok, or degraded: one of two is out · 503: both are
 GET  /stats                               200: what the cache did in this process, by event
 
-Whatever is not 2xx is problem+json. `X-Cache` tells how a menu was got: hit · stale (one refreshes
-it behind) · miss (this request loaded it) · shared (another one did, and this one waited for it)
-· bypass (loaded without the cache).
+Every response that is not 2xx is problem+json. `X-Cache` tells where a menu came from: hit · stale
+(one refreshes it behind) · miss (this request loaded it) · shared (another one did, and this one
+waited for it) · bypass (loaded without the cache).
 """
 
 import hmac
@@ -79,7 +79,7 @@ class MenuBff:
         return JSONResponse(menu.printed(), headers={"X-Cache": how, "Cache-Control": "no-cache"})
 
     async def publish(self, request: Request) -> Response:
-        """Hand a new version to the store-service; whoever reads from now on gets it."""
+        """Hand a new version to the store-service; readers get it at once."""
         self._only_admins(request)
         branch_id = _checked(request.path_params["branch_id"])
         edition = await _body(request)
@@ -162,7 +162,7 @@ def _checked(branch_id: str | None) -> str:
 
 
 def _check_table(table_id: str) -> None:
-    """400: it cannot be a table. Nobody else is asked about it: all tables share the menu."""
+    """400: it is not a valid table. It goes no further: all tables share the menu."""
     if not _TABLE.fullmatch(table_id):
         detail = "tableId must have at most 64 characters, none of them a control character"
         raise HTTPException(400, detail)

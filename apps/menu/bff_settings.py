@@ -9,7 +9,7 @@ from starlette.config import Config
 
 
 class Settings(NamedTuple):
-    """Where the others are, and how old a menu may be when nobody has a newer one."""
+    """The addresses of the other services, and how old a menu may be when there is no newer one."""
 
     redis_url: str = "redis://127.0.0.1:6379"
     store_service_url: str = "http://127.0.0.1:8001"

@@ -168,7 +168,7 @@ def _window_row(window: TimeWindow) -> dict[str, Any]:
 
 
 def _find_branch(connection: Connection, branch_id: str, *, lock: bool = False) -> Branch | None:
-    """The branch. With *lock*, nobody else gets it so before this transaction has ended."""
+    """The branch. With *lock*, its row is locked until this transaction ends."""
     query = select(branches).where(branches.c.branch_id == branch_id)
     row = connection.execute(query.with_for_update() if lock else query).one_or_none()
     return None if row is None else _branch(row)

@@ -113,10 +113,10 @@ class StoreClient:
         )
 
     async def resolve_active(self, branch_id: str) -> ActiveMenu:
-        """The branch's menu. NoMenu: there is none. Refused, Unreachable: nobody can tell.
+        """The branch's menu. NoMenu: there is none. Refused, Unreachable: it is unknown.
 
-        All guests of the branch share the answer, so nothing of one guest's request is in the
-        question: no table.
+        All guests of the branch share the answer, so the request contains nothing of one guest's,
+        not even the table.
         """
         answer = await self._ask("POST", "/resolveActive", json={"branchId": branch_id})
         return converted(_data(answer))
@@ -149,7 +149,7 @@ class StoreClient:
 
 
 def converted(data: Mapping[str, Any]) -> ActiveMenu:
-    """The seed's convertToResult: seven fields, whatever else there is.
+    """The seed's convertToResult: seven fields; all others are ignored.
 
     Unreachable: one is missing, or cannot be sent to a guest as JSON.
     """
@@ -166,7 +166,7 @@ def converted(data: Mapping[str, Any]) -> ActiveMenu:
 
 
 def _check_sendable(menu: ActiveMenu) -> None:
-    """Unreachable: Python reads it as JSON, and nobody else would: NaN, 1e999, half a character."""
+    """Unreachable: only Python reads it as JSON: NaN, 1e999, half a surrogate pair."""
     try:
         json.dumps(menu.printed(), ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
 """Menus as the chain thinks of them: versions of a branch, and what is served when.
 
-No I/O and no clock: whoever asks says what time it is.
+No I/O and no clock: callers pass the time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -163,7 +163,7 @@ class Version:
     created_at: datetime
     published_at: datetime | None
     version_hash: str
-    """The same for the same content, whatever its number."""
+    """The same for the same content, regardless of its number."""
 
     @property
     def version_id(self) -> str:
@@ -186,7 +186,7 @@ Chain = Sequence[tuple[Branch, Sequence[NewVersion]]]
 
 @dataclass(frozen=True, slots=True)
 class Edition:
-    """What is to become a version: a whole menu, or a change of one that is there."""
+    """What is to become a version: a whole menu, or a change of an existing one."""
 
     menu: Menu | None = None
     copy_of: int | None = None

@@ -8,8 +8,8 @@ POST /branches/{id}/menus       201: published · 400 · 404
 GET  /health                    200 · 503
 GET  /stats                     200 {"resolveActive": how many calls have arrived}
 
-Whatever is refused is problem+json, but for a body of more than 1 MB, which is a plain 413.
-503 is the answer while the database does not answer.
+Refusals are problem+json, except a plain 413 for a body of more than 1 MB. 503 is the answer while
+the database does not answer.
 """
 
 import asyncio

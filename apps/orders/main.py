@@ -8,8 +8,8 @@ GET  /health             200: this process answers
 GET  /ready              200 ok, or degraded: Redis is out · 503: the database is
 GET  /metrics            Prometheus
 
-Whatever is not 2xx is problem+json, or the seed's `Result` where the settings say so.
-`X-User-Id` says who submits; that it is true is for a gateway to make sure of.
+Every response that is not 2xx is problem+json, or the seed's `Result` where the settings say so.
+`X-User-Id` says who submits; a gateway must make sure that it is true.
 """
 
 import os

@@ -44,7 +44,7 @@ def problem(
 
 
 async def on_http_error(request: Request, error: StarletteHTTPException) -> Response:
-    """No such path, method, or size; and whatever an endpoint refuses."""
+    """Unknown paths and methods, bodies that are too large, and refusals of endpoints."""
     return problem(error.status_code, error.detail, headers=error.headers)
 
 

@@ -43,7 +43,7 @@ class ResultEnvelope:
 
 
 class _Rewriting:
-    """Holds the head of a problem back until its body is there."""
+    """Holds the head of a problem back until its body has arrived."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

@@ -1,4 +1,4 @@
-"""Placing orders, each once, and showing them to whoever placed them."""
+"""Placing orders, each once, and showing them to the customers who placed them."""
 
 import functools
 import re

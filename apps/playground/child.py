@@ -1,8 +1,8 @@
-"""An app in a process of its own, on a free port, which ends with the page however that ends.
+"""An app in its own process, on a free port, which ends with the page however that ends.
 
-The child watches its stdin, which nobody else writes to. When the page is done with it, it gets a
-byte; when the page was killed, the kernel closes the pipe without one. Either way it ends at once.
-Its files are the page's to remove, unless the page was killed: then they are its own.
+The child watches its stdin, to which only the page writes. When the page no longer needs it, it
+gets a byte; when the page was killed, the kernel closes the pipe without one. Either way it ends at
+once. The page removes the child's files, or, if the page was killed, the child does.
 """
 
 import asyncio

@@ -34,11 +34,11 @@ _NAMES = ("A", "B")
 
 
 class Engine:
-    """A Valkey for this page alone, in a folder that nobody else knows; a second one if needed.
+    """A Valkey for this page alone, in a private folder; a second one if needed.
 
-    All clients use one path, which is a link to the socket of the master, as the name of a managed
-    service is. Whichever way the page ends, the supervisors of the servers kill them (SIGKILL,
-    which ends a stopped process, too).
+    All clients use one path, a link to the socket of the master, like the host name of a managed
+    service. However the page ends, the supervisors of the servers kill them (SIGKILL, which also
+    ends a stopped process).
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Engine:
         return str(_socket(Path(self._folder)))
 
     async def pid_holding(self, key: str) -> int | None:
-        """The process that holds *key*; None: nobody does. Unavailable: the server is out."""
+        """The process that holds *key*; None: it is free. Unavailable: the server is down."""
         holding = await self._looker.peek(key)
         holder = holding and holding.holder
         return int(holder.rpartition(":")[2]) if holder else None
@@ -152,7 +152,7 @@ class Engine:
                 os.kill(pid, signal.SIGCONT)
 
     async def _master_pid(self) -> int:
-        # Asked anew each time: a number that was remembered might be another process by now.
+        # Queried each time: a remembered number might belong to another process by now.
         async with plain_client(self.socket()) as client:
             return int((await client.info("server"))["process_id"])
 

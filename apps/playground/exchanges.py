@@ -82,8 +82,8 @@ class Browser:
         headers = self._customer | ({KEY: key} if key else {}) | dict(others)
         order = {"items": items}
         async with self._http.stream("POST", self._url, json=order, headers=headers) as answer:
-            # It is there, so the order is placed. Who leaves now breaks the line, and never reads
-            # what came of it.
+            # The answer has begun, so the order is placed. A client that disconnects now never
+            # reads the result.
             said = {} if is_lost else await _said(answer)
         return {"at": at, "key": key, "took": monotonic() - since} | said
 

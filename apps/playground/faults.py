@@ -1,4 +1,4 @@
-"""Faults that visitors make on purpose: one at a time, for a while, seen by everybody.
+"""Faults that visitors cause on purpose: one at a time, for a while, visible to all visitors.
 
 POST   /faults/stop     the server does not run for 5 s        202 · 409: there is one already · 503
 POST   /faults/slow     it answers ten times a second, 10 s long
@@ -6,8 +6,8 @@ POST   /faults/switch   its replica becomes the master for 15 s
 DELETE /faults          what is wrong is undone now            200 · 404: nothing is wrong
 GET    /faults/events   Server-Sent Events: `faults` (what is wrong, what was, which is the master)
 
-Processes are killed by the panels, whose they are. A fault ends by itself, when somebody says so,
-and a moment after the last page of whoever made it was closed.
+Processes are killed by the panels that own them. A fault ends by itself, when a visitor ends it,
+and a moment after the visitor who caused it has closed the last page.
 """
 
 import asyncio
@@ -105,7 +105,7 @@ class Faults:
         await self.end_requests()
 
     async def end_requests(self) -> None:
-        """Nobody watches any more. Servers go on; what was killed is not started again."""
+        """End all streams. Servers resume; killed processes are not started again."""
         self._is_closing = True
         if self._task is not None:
             self._task.cancel()
@@ -129,7 +129,7 @@ class Faults:
         return JSONResponse(fault.report(visitor), 202)
 
     async def undo(self, request: Request) -> Response:
-        """What is wrong is undone, whoever made it."""
+        """Undo the current fault, also that of another visitor."""
         visitor_of(request)
         if self._fault is None:
             raise HTTPException(404, "Nothing is wrong.")
@@ -159,7 +159,7 @@ class Faults:
         """A fault that lasts as long as the block. 409: something else is wrong."""
         fault = self._record(kind, what, owner)
         fault.can_be_undone, fault.has_begun = False, True
-        fault.seconds = 0.0  # nobody knows how long
+        fault.seconds = 0.0  # unknown
         self._tell()
         try:
             yield
@@ -215,7 +215,7 @@ class Faults:
             asyncio.get_running_loop().call_later(_RELOAD, self._look_after, visitor)
 
     def _look_after(self, visitor: str) -> None:
-        """Whoever made the fault has closed all pages: it is undone."""
+        """Undo the fault of a visitor who has closed all pages."""
         if self._pages[visitor]:
             return
         del self._pages[visitor]
@@ -233,7 +233,7 @@ class Faults:
 
 
 def welcome(request: Request, response: Response) -> Response:
-    """*response*, with which a new visitor gets keys of their own."""
+    """Return *response*, with a cookie that gives a new visitor their own keys."""
     if not VISITOR.fullmatch(request.cookies.get(COOKIE, "")):
         response.set_cookie(COOKIE, secrets.token_hex(4), httponly=True, samesite="strict")
     return response

@@ -1,4 +1,4 @@
-"""Guests who scan the QR code: each with a connection of their own, all at once."""
+"""Guests who scan the QR code: each with their own connection, all at once."""
 
 import asyncio
 import math

@@ -2,7 +2,7 @@
 
 POST   /hold/{person}   {"ttl": 2–10, "wait": 0–10}   200 · 409 + Retry-After: Busy · 400
 DELETE /hold/{person}   let go, or stop waiting       200 · 404: there is nothing to end
-POST   /hold/kill       the holder's process dies     202 · 409: nobody holds it, or another fault
+POST   /hold/kill       the holder's process dies     202 · 409: it is free, or another fault
 GET    /hold/events     Server-Sent Events: `dibs` (what dibs said), `state` (how it stands)
 """
 
@@ -32,7 +32,7 @@ _LOOK_AGAIN = 1.0
 
 
 class HoldPanel:
-    """Two people, each a process with a dibs object of its own."""
+    """Two people, each a process with its own dibs object."""
 
     def __init__(self, engine: Engine, faults: Faults) -> None:
         self._engine = engine
@@ -61,7 +61,7 @@ class HoldPanel:
         async with AsyncExitStack() as opening:
             opening.push_async_callback(self._close_people)
             for person in self._people.values():
-                await person.start(self._engine.target)  # nobody waits for it before asking
+                await person.start(self._engine.target)  # not waited for
             self._page = await opening.enter_async_context(AsyncDibs(self._engine.target))
             await reach(self._page)
             self._open = opening.pop_all()
@@ -75,7 +75,7 @@ class HoldPanel:
         await asyncio.gather(*(person.aclose() for person in self._people.values()))
 
     async def end_requests(self) -> None:
-        """Nobody is in, waits or watches any more: every answer under way is given now."""
+        """End all visits and streams, so that every pending request is answered."""
         self._closing = True
         visits = [(state, name) for state in self._states.values() for name in state.visits]
         for state, name in visits:
@@ -127,7 +127,7 @@ class HoldPanel:
             await state.visits[name].ended.wait()
 
     async def kill(self, request: Request) -> Response:
-        """Whoever holds this visitor's key dies with it, and is started again after a while."""
+        """Kill the process that holds this visitor's key, and start it again after a while."""
         state = self._states.get(visitor_of(request))
         name = state and state.holder()
         if state is None or name is None:
@@ -138,7 +138,7 @@ class HoldPanel:
         return JSONResponse(fault.report(state.visitor), 202)
 
     def _state_of(self, visitor: str) -> KeyState:
-        """Theirs, or a new one. It may be dropped while nobody is in, waits or watches."""
+        """The state of this visitor's key. It may be dropped while it is idle."""
         return self._states.setdefault(visitor, KeyState(visitor))
 
     # ---- watching

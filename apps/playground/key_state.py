@@ -20,11 +20,11 @@ class Freed(NamedTuple):
     at: float
     """By the monotonic clock."""
     ran_out: bool
-    """False: somebody let go."""
+    """False: it was released."""
 
 
 class Visit:
-    """One person's request for the key, as far as their process has told."""
+    """One person's request for the key, as reported by their process."""
 
     def __init__(self, *, ttl: float, wait: float) -> None:
         self._wanted: Message = {"ttl": ttl, "wait": wait}
@@ -129,8 +129,8 @@ class KeyState:
         return self.visits[person]
 
     async def settled(self) -> None:
-        """Whoever let go in these milliseconds has said so."""
-        for visit in list(self.visits.values()):  # somebody may ask meanwhile
+        """Wait until releases of the last milliseconds are reported."""
+        for visit in list(self.visits.values()):  # a request may arrive meanwhile
             if visit.is_in and visit.freed is None:
                 others = [each.ended.wait() for each in self.visits.values() if each is not visit]
                 with suppress(TimeoutError):
@@ -142,11 +142,11 @@ class KeyState:
 
     @property
     def idle(self) -> bool:
-        """True: nobody is in, waits or watches; the object may be dropped."""
+        """True: there is no holder, waiter or subscriber; the object may be dropped."""
         return not self._subscribers and all(visit.over for visit in self.visits.values())
 
     def report(self) -> Message:
-        """How it stands with everybody, now."""
+        """The current state of all people."""
         away = {"is": "away"}
         people = {
             person: self.visits[person].report() if person in self.visits else away
@@ -183,11 +183,11 @@ class KeyState:
         return queue
 
     def unsubscribe(self, queue: "asyncio.Queue[Message | None]") -> None:
-        """Nothing arrives there any more."""
+        """Send nothing more to this queue."""
         self._subscribers.discard(queue)
 
     def changed(self) -> None:
-        """Everybody who watches should look again."""
+        """Tell all subscribers that the state has changed."""
         self._show(None)
 
     def _show(self, message: Message | None) -> None:

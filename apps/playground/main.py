@@ -84,7 +84,7 @@ def create_app(playground: Playground) -> Starlette:
 
 
 async def _page(request: Request) -> Response:
-    """The page; with it, a visitor gets keys of their own."""
+    """Serve the page, and give a new visitor their own keys."""
     return welcome(request, FileResponse(STATIC / "index.html", headers=_HEADERS))
 
 

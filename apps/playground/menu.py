@@ -179,7 +179,7 @@ class MenuPanel:
         return _report(scans, await self._calls(services) - before)
 
     async def _delete(self, key: str) -> None:
-        """Gone, without a word to anybody: a plain DEL."""
+        """Delete the key by a plain DEL, without dibs."""
         try:
             async with plain_client(self._engine.socket()) as client:
                 await client.delete(key)

@@ -1,4 +1,4 @@
-"""The menu's services, each in a process of its own: a slow store-service, and who asks it.
+"""The menu's services, each in its own process: a slow store-service, and its clients.
 
 Two BFFs on dibs, and two on the seed's algorithm, all on the page's server.
 """

@@ -6,7 +6,7 @@ POST /orders/retry    the same, with a key; the first answer is lost   · 400 ·
 POST /orders/kill     the same; the service is killed at work, and the order sent again   · 409
 POST /orders/forget   the same; it is killed after its commit, and Redis forgets all orders   · 409
 
-The shop is the orders service in a process of its own, started when the panel is opened first.
+The shop is the orders service in its own process, started when the panel is first opened.
 """
 
 import asyncio
@@ -93,7 +93,7 @@ class OrdersPanel:
     # ---- answers
 
     async def look(self, request: Request) -> Response:
-        """What there is, before anybody clicks."""
+        """The visitor's orders, before the first click."""
         visitor = visitor_of(request)
         shop = await self._opening.result()
         try:

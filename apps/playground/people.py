@@ -62,11 +62,11 @@ class Person:
             else:
                 self._on_message(self.name, message)
         await process.wait()
-        self._is_ready.set()  # nobody waits for it any more
+        self._is_ready.set()  # ends all waits for it
         self._on_message(self.name, {"gone": True})
 
     def ask(self, command: Facts) -> None:
-        """Send *command*; if there is no process any more, `gone` says so."""
+        """Send *command*; if the process has ended, `gone` says so."""
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(command).encode() + b"\n")

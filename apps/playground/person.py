@@ -1,4 +1,4 @@
-"""Ann or Ben, in a process of their own: `python -m apps.playground.person TARGET`.
+"""Ann or Ben, in their own process: `python -m apps.playground.person TARGET`.
 
 Lines of JSON on stdin and stdout:
 
@@ -111,7 +111,7 @@ async def _serve(target: str) -> None:
         await reach(dibs)
         _say({"ready": True})
         await _run_commands(dibs, lines)
-        os._exit(0)  # the page has asked everybody to leave, or was killed
+        os._exit(0)  # the page has ended all visits, or was killed
 
 
 if __name__ == "__main__":

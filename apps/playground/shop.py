@@ -13,7 +13,7 @@ from .engine import Engine
 
 
 class Shop:
-    """The orders service in a process of its own, with a database that outlives the process."""
+    """The orders service in its own process, with a database that outlives the process."""
 
     def __init__(self, engine: Engine) -> None:
         self._folder = tempfile.mkdtemp(prefix="dibs-orders-")

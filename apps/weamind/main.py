@@ -74,7 +74,7 @@ class Weamind:
         ]
 
     async def __aenter__(self) -> "Weamind":
-        """SettingsError: what cannot be used. The database is there, in its newest form."""
+        """Open the bot, with its database migrated. SettingsError: settings that cannot be used."""
         settings = self._settings or read_settings()
         log_if_nobody_does(settings.log_level, is_chosen="log_level" in settings.model_fields_set)
         async with AsyncExitStack() as stack:
@@ -86,7 +86,7 @@ class Weamind:
         await self._stack.aclose()
 
     async def _open(self, settings: Settings, stack: AsyncExitStack) -> None:
-        """Whatever is opened here is closed in the opposite order: the worker pool first."""
+        """All that is opened here is closed in reverse order: the worker pool first."""
         await asyncio.to_thread(search, "臺北市")  # read the map now, and not for the first event
         self._users = await _opened_users(settings, stack)
         listeners = [self._metrics.dibs]

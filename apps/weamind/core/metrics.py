@@ -1,4 +1,4 @@
-"""What the bot counts, for Prometheus. No label tells who somebody is."""
+"""The bot's metrics, for Prometheus. No label identifies a person."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -8,7 +8,7 @@ _QUICK = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 30
 
 
 class Metrics:
-    """Everything that is counted, in a registry of its own."""
+    """All metrics, in their own registry."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()

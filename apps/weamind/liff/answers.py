@@ -1,4 +1,4 @@
-"""What LINE's answers about a token mean. Nothing here asks anybody."""
+"""What LINE's answers about a token mean. Pure: no I/O."""
 
 import re
 from typing import Any

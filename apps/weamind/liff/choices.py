@@ -1,4 +1,4 @@
-"""What a person chooses, and what there is to choose from, as JSON. Nothing here asks anybody."""
+"""What a person chooses, and what there is to choose from, as JSON. Pure: no I/O."""
 
 import json
 from typing import Any, NamedTuple
@@ -43,7 +43,7 @@ def show_choice(choice: Choice) -> Json:
 
 
 def show_person(person: Person) -> Json:
-    """What somebody has chosen so far. A code that is not on the map counts as none."""
+    """What a person has chosen so far. A code that is not on the map counts as none."""
     return {"home": _found(person.home), "office": _found(person.office)}
 
 

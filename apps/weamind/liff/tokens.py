@@ -40,7 +40,10 @@ class Tokens:
         await self._http.aclose()
 
     async def user_of(self, token: str) -> str:
-        """The id of who opened the page. BadToken: nobody's. NoAnswer: LINE does not say."""
+        """The id of the person who opened the page.
+
+        BadToken: it is invalid. NoAnswer: LINE does not say.
+        """
         if not is_plausible(token):
             raise BadToken("LINE makes no such tokens")
         known = self._memory.user_of(token, time.monotonic())

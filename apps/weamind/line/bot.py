@@ -19,7 +19,7 @@ DOTS_AFTER = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Bot:
-    """One bot: its parts are opened and closed by whoever made it."""
+    """One bot; its creator opens and closes its parts."""
 
     users: Users
     forecasts: Forecasts
@@ -60,9 +60,9 @@ class Bot:
 
     @asynccontextmanager
     async def dots(self, event: object) -> AsyncIterator[None]:
-        """Loading dots while the block takes long; afterwards none will come any more.
+        """Loading dots while the block takes long, and none after it.
 
-        So the answer belongs after the block: dots that came after it would stay.
+        So the answer belongs after the block: dots that appeared after it would stay.
         """
         user_id = private_user(event)
         if user_id is None:
@@ -88,7 +88,7 @@ class _Dots:
         await sender.show_loading(user_id)
 
     async def stop(self) -> None:
-        """None will come any more. What LINE has been asked for cannot be taken back."""
+        """Prevent further dots. A request that was sent to LINE cannot be undone."""
         if not self._begun:
             self._task.cancel()
         try:

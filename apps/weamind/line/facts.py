@@ -1,4 +1,4 @@
-"""What a forecast knows about the time that somebody asks for. Nothing is made up."""
+"""What a forecast says about the requested time. Nothing is made up."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

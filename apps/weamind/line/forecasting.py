@@ -32,10 +32,10 @@ async def answer_forecast(
     person: Person | None = None,
     question: Question = PLAIN,
 ) -> None:
-    """The forecast of *place*, or why there is none. It is remembered who asked, if they did alone.
+    """Reply with the forecast of *place*, or why there is none. Private queries are recorded.
 
-    *person*: what is known about them, if somebody has looked already. *question*: what was asked;
-    it is answered in a line above the card.
+    *person*: what is known about them, if it was loaded already. *question*: what was asked; it is
+    answered in a line above the card.
     """
     async with bot.dots(event):
         found, met = await asyncio.gather(_found(place, bot), _met(event, bot, person))

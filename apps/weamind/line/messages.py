@@ -1,4 +1,4 @@
-"""Messages and quick replies as LINE's JSON. Nothing here asks anybody."""
+"""Messages and quick replies as LINE's JSON. Pure: no I/O."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ MOST_ITEMS = 13
 """LINE shows no more quick replies."""
 _LONGEST_LABEL = 20
 _LONGEST_QUOTE = 20
-"""Of what somebody wrote, so many characters are repeated."""
+"""How many characters of a person's text are repeated."""
 _SIGNS = (("home", "🏠"), ("office", "🏢"))
 
 

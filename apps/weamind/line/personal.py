@@ -58,7 +58,7 @@ async def answer_weather(event: object, bot: Bot, data: Data) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OwnPlace:
-    """Somebody's home or office, and what else is known about them."""
+    """A person's home or office, and what else is known about them."""
 
     place: Place
     person: Person
@@ -111,7 +111,7 @@ async def answer_setting(event: object, bot: Bot, kind: str, places: Sequence[Pl
 
 
 def question_in(data: Data) -> Question:
-    """What was asked before somebody tapped a button that carries it."""
+    """The question that the data of a tapped button carries."""
     question = read_question(data.get("topic"), data.get("when"), datetime.now(TAIPEI))
     return replace(question, is_japanese=data.get("language") == "ja")
 
@@ -175,7 +175,7 @@ async def answer_set(event: object, bot: Bot, data: Data) -> None:
 
 
 async def answer_unset(event: object, bot: Bot, data: Data) -> None:
-    """They have no home or office any more."""
+    """Remove a person's home or office."""
     kind, user_id = data.get("type"), private_user(event)
     if kind not in ("home", "office"):
         said = texts.UNKNOWN_TAP
@@ -196,7 +196,7 @@ async def _set_place(user_id: str, kind: str, code: str | None, bot: Bot) -> boo
 
 
 async def answer_delete(event: object, bot: Bot, data: Data) -> None:
-    """Ask whether they are sure; then nothing is known about them any more."""
+    """Ask whether they are sure; then delete all their data."""
     user_id, sure = private_user(event), data.get("sure")
     if user_id is None:
         message = text_message(texts.ONLY_IN_PRIVATE)

@@ -73,11 +73,11 @@ class Sender:
     async def reply(
         self, token: str | None, messages: Sequence[Message], *, to: str | None = None
     ) -> Outcome:
-        """Answer with *messages*; *token* is spent by it, in all processes, whatever comes of it.
+        """Reply with *messages*. *token* is used up in all processes, whatever the outcome.
 
-        Never raises: what went wrong is counted and said. Who is cancelled meanwhile waits for the
-        end: half a reply would be a token spent for nothing. *to*: whom to push to instead, if the
-        token turns out to have expired and pushing is allowed.
+        Never raises: errors are counted and logged. A caller that is cancelled meanwhile waits for
+        the end: half a reply would waste the token. *to*: whom to push to instead, if the token
+        turns out to have expired and pushing is allowed.
         """
         if token is None:
             return self._counted("no_token", None)
@@ -156,7 +156,7 @@ class Sender:
 
 
 def _request_id(answer: httpx.Response | Exception | None) -> str:
-    """By what LINE's support finds the call; it tells nothing about anybody."""
+    """The id by which LINE's support finds the call; it contains no personal data."""
     if not isinstance(answer, httpx.Response):
         return "" if answer is None else f" ({type(answer).__name__})"
     return f" ({answer.status_code}, request {answer.headers.get('X-Line-Request-Id', '?')[:64]})"

@@ -1,7 +1,7 @@
 """What the bot does about an event. Handlers take LINE's own SDK objects as well as ours.
 
 Every tap that asks for a forecast or for a person's queries takes the processing lock first; with
-`PROCESSING_LOCK_SCOPE=all`, whatever asks for anything does. Follow and unfollow never do.
+`PROCESSING_LOCK_SCOPE=all`, every request does. Follow and unfollow never do.
 """
 
 import math
@@ -111,7 +111,7 @@ async def _act_on(event: Any, bot: Bot, intent: Intent) -> None:
     elif intent.kind == "forecasts":
         await answer_forecasts(event, intent.places, bot, question=intent.question)
     elif intent.kind == "choose":
-        numbered = is_private(event)  # in a group the next text is somebody else's
+        numbered = is_private(event)  # in a group the next text may be another person's
         message = which_message(intent.places, intent.question, numbered=numbered)
         await bot.asks(event, message, open_choice("which", intent.places, intent.question))
     elif intent.kind == "command":
@@ -125,7 +125,7 @@ async def _act_on(event: Any, bot: Bot, intent: Intent) -> None:
 
 
 def _plain_reply(intent: Intent, *, private: bool) -> Message:
-    """The answers for which nobody has to be asked."""
+    """The answers that need no lookup."""
     if intent.question.is_japanese and intent.data != "distress":
         return text_message(_plain_japanese(intent))
     if intent.kind == "abroad":
@@ -184,7 +184,7 @@ async def _handle_own_place(event: Any, bot: Bot, data: dict[str, str]) -> None:
     source, kind = getattr(event, "source", None), data["type"]
     async with bot.lock.in_order(source):
         found = await look_up(event, bot, kind)
-    if not isinstance(found, OwnPlace):  # before its turn: whoever waits for that may say it again
+    if not isinstance(found, OwnPlace):  # without the lock: no tap is asked to wait
         if await bot.lock.says_once(source, kind):
             await bot.reply(event, found)
         return
@@ -239,7 +239,7 @@ async def handle_follow_event(event: Any, bot: Bot) -> None:
 
 
 async def handle_unfollow_event(event: Any, bot: Bot) -> None:
-    """They have left. There is nobody to answer."""
+    """Record that a person has left. There is no answer."""
     user_id = user_of(event)
     if user_id is not None:
         await bot.users.unfollow(user_id, getattr(event, "timestamp", None))

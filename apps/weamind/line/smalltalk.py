@@ -142,7 +142,7 @@ _SMILES = (
 
 
 def is_distress(text: str) -> bool:
-    """True: somebody may be in need of help; 熱到想死 is a way to say that it is hot."""
+    """True: the person may need help; 熱到想死 is a way to say that it is hot."""
     return _DISTRESS.search(text) is not None
 
 

@@ -20,7 +20,7 @@ from .workers import WorkerPool
 LOOK_EVERY = 5.0
 """Seconds between two looks for what other processes left behind."""
 OLDEST = 600.0
-"""Seconds after which nobody expects an answer any more."""
+"""Seconds after which an event is no longer answered."""
 _log = logging.getLogger(__name__)
 
 

@@ -106,7 +106,7 @@ class Channel:
     # ---- its menus
 
     async def menus(self) -> State:
-        """All menus that were made by the API, and which of them everybody sees."""
+        """All menus that were created by the API, and which of them is the default."""
         listed = (await self._call("GET", f"{_MENU}/list")).get("richmenus", [])
         menus = tuple(Menu(_id(each), str(each.get("name"))) for each in listed)
         return State(menus, await self.default_menu())
@@ -121,24 +121,24 @@ class Channel:
             raise
 
     async def make_menu(self, definition: dict[str, Any]) -> str:
-        """Its id. Nobody sees it yet."""
+        """Create a menu, which is not shown yet, and return its id."""
         return _id(await self._call("POST", _MENU, json=definition))
 
     async def upload(self, menu_id: str, png: bytes) -> None:
-        """That is how the menu looks, for ever."""
+        """Upload the picture of the menu, which cannot be changed afterwards."""
         path, kind = f"{_MENU}/{menu_id}/content", {"Content-Type": "image/png"}
         await self._call("POST", path, content=png, headers=kind, base=data_base(self._base))
 
     async def set_default(self, menu_id: str) -> None:
-        """Everybody sees it."""
+        """Make it the default menu."""
         await self._call("POST", f"{_DEFAULT}/{menu_id}")
 
     async def cancel_default(self) -> None:
-        """Nobody sees a menu of the API's."""
+        """Remove the default menu."""
         await self._call("DELETE", _DEFAULT)
 
     async def delete_menu(self, menu_id: str) -> None:
-        """It is gone; also if it was before."""
+        """Delete a menu, if it exists."""
         try:
             await self._call("DELETE", f"{_MENU}/{menu_id}")
         except Refused as error:

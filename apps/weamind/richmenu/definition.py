@@ -38,7 +38,7 @@ def name_of(content: dict[str, Any], png: bytes) -> str:
 
 
 def is_own(name: str) -> bool:
-    """True: made by us, now or earlier. Everything else belongs to somebody else."""
+    """True: created by this app, now or earlier. All other menus are left alone."""
     return _OWN.fullmatch(name) is not None
 
 

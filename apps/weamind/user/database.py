@@ -18,7 +18,7 @@ REMEMBERED = 20
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """What is known about somebody: codes of places, the latest query first."""
+    """What is known about a person: codes of places, the latest query first."""
 
     home: str | None = None
     office: str | None = None
@@ -31,7 +31,7 @@ class Person:
 
 
 class UserDatabase:
-    """Everybody who talks to the bot. SQLAlchemyError, from any method: it does not answer."""
+    """The people who talk to the bot. SQLAlchemyError, from any method: no answer."""
 
     def __init__(self, url: str) -> None:
         """Nothing connects yet. ValueError: the URL is none of SQLite or PostgreSQL."""
@@ -79,9 +79,9 @@ class UserDatabase:
         self._become(user_id, at, is_active=True)
 
     def unfollow(self, user_id: str, at: int) -> None:
-        """They have left, unless they came back later than *at*. Their places are kept.
+        """Record that they have left, unless they came back after *at*. Their places are kept.
 
-        Nothing, if nobody knows them: who had their data deleted and then left is not kept.
+        Does nothing for an unknown person: one who had their data deleted stays deleted.
         """
         self._become(user_id, at, is_active=False)
 
@@ -93,7 +93,7 @@ class UserDatabase:
             connection.execute(change.values(is_active=is_active, active_at=at))
 
     def is_active(self, user_id: str) -> bool | None:
-        """Whether they are a friend. None: nobody knows them."""
+        """Whether they are a friend. None: they are unknown."""
         with self._engine.begin() as connection:
             query = select(users.c.is_active).where(users.c.line_user_id == user_id)
             return connection.scalar(query)
@@ -107,7 +107,7 @@ class UserDatabase:
             connection.execute(change)
 
     def record(self, user_id: str, code: str, at: int) -> None:
-        """They asked about *code*. Nothing, if nobody knows them: they have been deleted."""
+        """Record a query for *code*, unless the person is unknown: their data was deleted."""
         with self._turn, self._writer.begin() as connection:
             query = select(users.c.id).where(users.c.line_user_id == user_id).with_for_update()
             number = connection.scalar(query)
@@ -116,7 +116,7 @@ class UserDatabase:
                 _trim(connection, number)
 
     def delete(self, user_id: str) -> bool:
-        """Nothing is known about them any more. False: nothing was."""
+        """Delete all data about them. False: there was none."""
         with self._turn, self._writer.begin() as connection:
             gone = connection.execute(delete(users).where(users.c.line_user_id == user_id))
             return gone.rowcount > 0
@@ -160,7 +160,7 @@ def _find(connection: Connection, user_id: str) -> Person | None:
 
 
 def _add(connection: Connection, user_id: str, at: int) -> None:
-    """They are there, whoever is quicker."""
+    """Insert them, unless another process was faster."""
     values = {"line_user_id": user_id, "is_active": True, "active_at": at}
     connection.execute(_inserting(connection, users).values(values).on_conflict_do_nothing())
 
@@ -188,7 +188,7 @@ def _trim(connection: Connection, number: int) -> None:
 
 
 def _inserting(connection: Connection, table: Any) -> Any:
-    """An insert that knows what to do where the row is there; each database has its own."""
+    """An insert with `on_conflict_…`, which differs for each database."""
     if connection.dialect.name == "sqlite":
         return sqlite.insert(table)
     return postgresql.insert(table)

@@ -1,4 +1,4 @@
-"""People, for tasks: the database on threads of its own, with deadlines."""
+"""People, for tasks: the database on its own threads, with deadlines."""
 
 import asyncio
 import logging
@@ -23,9 +23,9 @@ class UsersUnavailable(Exception):
 
 
 class Users:
-    """Everybody who talks to the bot: ready on entry, closed on exit.
+    """The people who talk to the bot: ready on entry, closed on exit.
 
-    UsersUnavailable, from every question: the database does not answer.
+    UsersUnavailable, from every query: the database does not answer.
     """
 
     def __init__(self, url: str) -> None:
@@ -78,17 +78,17 @@ class Users:
         await self._ask(self._database.record, user_id, code, _now())
 
     async def delete(self, user_id: str) -> bool:
-        """Nothing is known about them any more. False: nothing was."""
+        """Delete all data about them. False: there was none."""
         return await self._ask(self._database.delete, user_id)
 
     async def keep(self, events: list[str]) -> None:
-        """Another process is to answer *events*."""
+        """Keep *events* for another process to answer."""
         await self._ask(self._database.keep, events, _now())
 
     async def take(self, younger_than: float) -> tuple[list[str], int]:
-        """The events to answer, of the last so many seconds; how many were older, and are gone.
+        """The events of the last so many seconds to answer; how many were older, and are dropped.
 
-        If nobody waits until they are read, they are kept for whoever asks next.
+        If the caller stops waiting before they are read, they are kept for the next one.
         """
         since = _now() - int(younger_than * 1000)
         work = self._threads.submit(self._database.take, since)

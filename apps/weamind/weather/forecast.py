@@ -1,6 +1,6 @@
 """What the bot knows about the weather of one place: plain facts, which a cache can store.
 
-What nobody knows is None, never 0. All times are aware, those of Taiwan.
+An unknown value is None, never 0. All times are aware, in Taiwan's zone.
 """
 
 from dataclasses import dataclass
@@ -140,7 +140,7 @@ class Forecast:
     provider: str
     attribution: Attribution
     sample: bool = False
-    """True: nobody observed this, it is made up."""
+    """True: this is made up, not observed."""
     area: str = ""
     """Of a landmark: the township that it lies in."""
     elevation: int | None = None

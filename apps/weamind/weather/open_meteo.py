@@ -1,7 +1,7 @@
 """Open-Meteo: weather for any coordinates, without a key. For non-commercial use, CC BY 4.0.
 
-Air quality has a host of its own, which is asked at the same time. Without its answer the forecast
-goes out without it.
+Air quality has its own host, which is asked at the same time. If it does not answer, the forecast
+is sent without it.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ class OpenMeteo:
         deadline: float = DEADLINE,
         clock: Callable[[], datetime] = lambda: datetime.now(TAIPEI),
     ) -> None:
-        """*air_url*: whom to ask for the air quality; None: nobody.
+        """*air_url*: the source of the air quality; None: it is omitted.
 
         ValueError: an address or the deadline cannot be used. Nothing connects yet.
         """
@@ -222,10 +222,10 @@ def _highest(values: Iterable[int | None]) -> int | None:
 def _series(
     body: dict[str, Any], block: str, name: str, reading: Callable[[object], T | None]
 ) -> dict[datetime, T]:
-    """One variable by its time, without what is not known.
+    """One variable by time, without unknown values.
 
-    A list that is not as long as that of the times, or times with a gap, say nothing: nobody can
-    tell which value belongs to which time.
+    A list whose length differs from that of the times, or times with a gap, are ignored: it is
+    unclear which value belongs to which time.
     """
     part = body.get(block)
     raw = part.get(name) if isinstance(part, dict) else None

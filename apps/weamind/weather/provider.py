@@ -46,7 +46,7 @@ class WeatherUnavailable(Exception):
 
 
 class Provider(Protocol):
-    """Somebody who knows the weather."""
+    """A source of forecasts."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""The words for a forecast, in Traditional Chinese; what nobody knows is a dash."""
+"""The words for a forecast, in Traditional Chinese; an unknown value is a dash."""
 
 from datetime import date, datetime, timedelta
 
@@ -235,7 +235,7 @@ def _emoji(part: Step) -> str:
 
 
 def _credit(forecast: Forecast) -> list[str]:
-    """Whom it comes from; nobody, if it is made up."""
+    """The attribution; none if the forecast is made up."""
     credit = forecast.attribution
     words = (credit.text, credit.url, credit.licence, credit.licence_url)
     return [] if forecast.sample else [" ".join(filter(None, words))]

@@ -1,10 +1,10 @@
-"""How long nobody leads after a leader resigned, was killed or stopped, or Redis failed over.
+"""How long there is no leader after one resigned, was killed or stopped, or Redis failed over.
 
     python -m tests.handovers                 every scenario, a table on the terminal
     python -m tests.handovers --times 3       fewer hand-overs of each
     python -m tests.handovers --only kill     scenarios whose name contains the word
 
-Candidates are processes of their own. Their times are of one monotonic clock, that of the machine.
+Each candidate is a process. Their times are of one monotonic clock, that of the machine.
 """
 
 import argparse

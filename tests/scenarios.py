@@ -52,7 +52,7 @@ class Result:
 
 
 class Workers:
-    """Processes that use a target, each with a file of its own."""
+    """Processes that use a target, each with its own file."""
 
     def __init__(self, folder: Path, seconds: float, **options: Any) -> None:
         self._folder = folder

@@ -130,7 +130,7 @@ def test_a_busy_interpreter_is_late(under: Conditions) -> None:
 
 @with_conditions("stopped")
 def test_a_stopped_process_misses_time(under: Conditions) -> None:
-    """Between two looks at the clock lie 0.4 s, though nobody slept."""
+    """Between two reads of the clock lie 0.4 s, without a sleep."""
     longest, last = 0.0, time.monotonic()
     end = last + 2.5
     with under.for_a_test(coroutine=False):
@@ -142,7 +142,7 @@ def test_a_stopped_process_misses_time(under: Conditions) -> None:
 
 
 def test_every_test_that_is_left_out_exists() -> None:
-    """A name that no test has any more would leave out nothing, and nobody would notice."""
+    """A name without a test would leave out nothing, unnoticed."""
     source = "".join(file.read_text() for file in TESTS.rglob("test_*.py"))
     names = set(re.findall(r"def (test_\w+)", source))
     for conditions, _, tests in QUIET:

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.only_on("linux", "darwin")
 
 @pytest.fixture
 def visitor(playground: Playground) -> Iterator[httpx.Client]:
-    """Somebody new, with a key of their own."""
+    """A new visitor, with their own key."""
     with playground.visitor() as client:
         yield client
 
@@ -81,7 +81,7 @@ def test_after_the_release_it_is_free(visitor: httpx.Client) -> None:
 
 
 def test_after_its_ttl_it_is_free(visitor: httpx.Client) -> None:
-    """Nobody lets go: the lease ends by itself, at the time that Retry-After has promised."""
+    """Without a release, the lease ends by itself, at the time that Retry-After has promised."""
     hold(visitor, "ann", ttl=2)
     refused = hold(visitor, "ben", ttl=2)
     time.sleep(int(refused.headers["Retry-After"]))
@@ -147,7 +147,7 @@ def ben_waiting(playground: Playground, visitor: httpx.Client) -> Iterator[subpr
 
 
 def test_visitors_do_not_meet(playground: Playground, visitor: httpx.Client) -> None:
-    """Each has a key of their own."""
+    """Each has their own key."""
     hold(visitor, "ann", ttl=5)
     with playground.visitor() as other:
         assert hold(other, "ben", ttl=5).status_code == 200
@@ -173,7 +173,7 @@ def test_bad_input_is_answered_in_one_sentence(visitor: httpx.Client, body: byte
 
 
 def test_who_has_not_opened_the_page(playground: Playground, visitor: httpx.Client) -> None:
-    """Unknown people, too many words, and whoever has not opened the page."""
+    """Unknown people, too many words, and visitors who have not opened the page."""
     assert hold(visitor, "eve").status_code == 404
     assert visitor.post("/hold/ann", content=b"x" * 5000).status_code == 413
     for path in ("/hold/ann", "/faults/stop"):

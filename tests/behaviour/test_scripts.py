@@ -179,7 +179,7 @@ def test_a_failed_load_frees_the_lock_or_keeps_others_from_trying(
 
 @pytest.mark.parametrize("value", [LEASE, b"dibs1 done ", VERSION[:-1] + b"g", VERSION + b"0"])
 def test_a_tag_is_no_lease_no_claim_and_no_value(server: Server, value: bytes) -> None:
-    """What is there stays as it is."""
+    """An existing key stays as it is."""
     script = Script(server, "cache_tag")
     script.client.set("tag", value, px=MINUTE)
     assert script(["tag"], VERSION, 2 * MINUTE) == 0
@@ -270,14 +270,14 @@ def test_a_fresh_value_is_read(cache_lock: Script, value: bytes) -> None:
 
 
 def test_a_value_without_an_end_is_not_put_behind_the_mark(cache_lock: Script) -> None:
-    """It is there after any load."""
+    """It stays after any load."""
     cache_lock.client.set("key", VALUE)
     assert lock(cache_lock, when=b"1")[:3:2] == [VALUE, 1]
     assert cache_lock.client.get("key") == VALUE
 
 
 def test_a_value_behind_a_mark_lives_for_its_own_time(cache_lock: Script) -> None:
-    """Then there is none: the mark alone says that somebody loads."""
+    """Then there is no value: the mark alone says that a load is running."""
     cache_lock.client.set("key", b"%s %d\n%s" % (MARK, MARK_LIFE, VALUE), px=MARK_LIFE + MINUTE)
     found, left, is_ours = lock(cache_lock, token=OTHER)
     assert (found, is_ours) == (VALUE, 0) and 0 < left <= MINUTE
@@ -479,7 +479,7 @@ def test_the_first_permit_to_expire_is_shown(server: Server) -> None:
 
 
 def test_a_lease_is_continued_by_one(server: Server) -> None:
-    """By its secret; a repeated request gets the same answer, the next one what is there now."""
+    """By its secret; a repeated request gets the same answer, the next one the current state."""
     script = Script(server, "hold_resume")
     assert script(["key"], "aa-1", "bb-1", "host:2", MINUTE, 0) == [None, 0, -2]
     script.client.set("key", b"aa-1 print 5@host:1\nrest", px=5 * MINUTE)

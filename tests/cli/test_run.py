@@ -272,7 +272,7 @@ def test_after_a_kill_another_runs_when_the_lease_has_ended(start: Start, valkey
 
 
 def test_the_command_dies_with_dibs_run(start: Start, valkey: Server) -> None:
-    """Killed -9: nobody renews the lease, so nothing may go on under it."""
+    """Killed -9: the lease is no longer renewed, so nothing may continue under it."""
     process = start(*SLEEPING)
     pid = int(line_of(process))
     assert is_running(pid)

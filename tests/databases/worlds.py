@@ -383,7 +383,7 @@ class SQLiteWorld(World):
 
 
 class DjangoWorld(World):
-    """`transaction.atomic` on a database with an alias of its own."""
+    """`transaction.atomic` on a database with its own alias."""
 
     hands_over = False
     numbers = itertools.count(1)

@@ -1,7 +1,7 @@
 """Programs of several files on the pages, and what pages say about other files, are true.
 
 A block that begins with a comment such as `# settings.py` is a file. Programs that fork, or that
-configure a framework for the whole process, run in a process of their own.
+configure a framework for the whole process, run in their own process.
 """
 
 import ast
@@ -282,7 +282,7 @@ FROM_THE_SERVER = "the server refused the request: "
 
 @pytest.mark.parametrize("message", quoted_messages())
 def test_a_message_that_is_quoted_is_one_that_dibs_writes(message: str) -> None:
-    """Whoever searches the page for the message in front of them finds it."""
+    """A reader who searches the page for a message finds it."""
     message = message.partition(FROM_THE_SERVER)[1] or message
     assert message in written() or letters_from_src(message) >= 0.6 * len(message)
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.only_on("linux", "darwin")
 
 
 def test_a_killed_server_is_started_again() -> None:
-    """Somebody killed the embedded server: an outage, and then a new server at the same place."""
+    """The embedded server was killed: an outage, and then a new server at the same place."""
     with Dibs("embedded://") as dibs:
         with dibs.hold("user:1", ttl=5) as lease:
             assert lease.guarded

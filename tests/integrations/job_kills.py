@@ -81,7 +81,7 @@ def expected(framework: str, killed: str, phase: str) -> Result:
     return Result(runs, done, is_free=True)
 
 
-# ---- one framework, in a process of its own
+# ---- one framework, in its own process
 
 
 class Killing:
@@ -213,7 +213,7 @@ class Killing:
             self.client.delete(name)
 
     def _produce(self, keys: list[str]) -> Any:
-        """Send jobs with *keys* from a process of its own, all at once."""
+        """Send jobs with *keys* from a separate process, all at once."""
         child = multiprocessing.get_context("fork").Process(target=self._send, args=(keys,))
         child.start()
         self.producers.append(child)
@@ -318,7 +318,7 @@ def rendered(found: dict[tuple[str, str], dict[str, Any]], wrong: list[str]) -> 
 
 
 def run_one(framework: str, killed: str) -> dict[str, Any]:
-    """In a process of its own: each framework has its modules, and its servers."""
+    """In its own process: each framework has its modules, and its servers."""
     command = [sys.executable, "-m", __spec__.name, framework, killed, "--alone"]
     ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(ended.stdout.splitlines()[-1])

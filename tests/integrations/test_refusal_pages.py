@@ -105,7 +105,7 @@ async def test_without_a_handler_of_its_own_a_refusal_stays_what_it_is(valkey: S
 
 
 async def test_a_replay_is_no_refusal(valkey: Server) -> None:
-    """It is the response of the first, whatever its status is handled by."""
+    """It is the response of the first request, also if its status has a handler."""
     app = FastAPI()
     app.add_exception_handler(409, page)
     app.add_exception_handler(fastapi.Refused, page)

@@ -137,7 +137,7 @@ async def test_a_permit_is_cancelled_at_every_moment(valkey: Server, way: Any) -
 
 
 async def test_a_waiter_elsewhere_is_cancelled_and_leaves_the_holder_alone(valkey: Server) -> None:
-    """Waiting for somebody else's key, cancelled at every suspension: the key stays theirs."""
+    """Waiting for another holder's key, cancelled at every suspension: the key stays theirs."""
     async with AsyncDibs(valkey.url, budget=5) as other, other.hold("user:1", ttl=60) as lease:
         for step in range(8):
             async with AsyncDibs(valkey.url, budget=5) as dibs:
@@ -321,7 +321,7 @@ async def test_a_caller_that_tries_and_tries_does_not_starve_the_others(own_serv
 
 
 def test_a_dibs_may_live_through_several_event_loops(valkey: Server) -> None:
-    """asyncio.run() again and again with one AsyncDibs: it connects anew, renewals included."""
+    """asyncio.run() again and again with one AsyncDibs: it reconnects, renewals included."""
     dibs = AsyncDibs(valkey.url, budget=5)
 
     async def work() -> bool:

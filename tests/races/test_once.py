@@ -1,4 +1,5 @@
-"""Many submit the same at once: one does it, whatever happens to it."""
+"""Many concurrent submissions of the same work: it is done once, whatever happens to the first
+one."""
 
 import asyncio
 import itertools

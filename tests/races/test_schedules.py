@@ -276,7 +276,7 @@ def test_a_runner_says_what_it_cannot_find(
 def test_a_runner_passes_on_what_is_wrong_inside_of_a_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A module that is there and lacks another one is not a module that is not there."""
+    """An existing module that lacks another one is not reported as missing."""
     (tmp_path / "broken_program.py").write_text("import nothing_of_the_kind")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="nothing_of_the_kind"):

@@ -247,7 +247,7 @@ class Network:
         self._opened = 0
 
     def call_at(self, moment: float, function: Callable[..., None], *arguments: Any) -> None:
-        """Call *function* at *moment*, whatever becomes of the processes."""
+        """Call *function* at *moment*, even if processes are killed or paused."""
         self.loop.call_at(moment, function, *arguments, context=OUTSIDE)
 
     async def connect(self, factory: Callable[[], Any], host: str, _port: int) -> tuple[Any, Any]:

@@ -70,10 +70,10 @@ class CorrectMiddleware:
         return scope["path"].removeprefix(scope["root_path"]).startswith("/guarded")
 
     def who(self, scope: Scope) -> bytes:
-        """Who submits, and where to; without a name and a key, whatever tells people apart."""
+        """Who submits, and where to; without a name and a key, all that tells people apart."""
         heads = dict(scope["headers"])
         login = heads.get(b"authorization", b"")
-        who = login if login.startswith(b"Bearer ") else b""  # others may be signed anew
+        who = login if login.startswith(b"Bearer ") else b""  # others may have a new signature
         if not self.keyed and not who:
             who = f"{scope['client'][0]} ".encode() + heads.get(b"cookie", b"")
         return f"{scope['method']} {scope['path']} ".encode() + who + b" "
@@ -230,7 +230,7 @@ class MissesCancellation(CorrectMiddleware):
 
 
 class ReleasesForAnybody(CorrectMiddleware):
-    """Gives the key back whoever asks for it."""
+    """Releases the key for any caller."""
 
     async def duplicate(self, record: Record, body: bytes, scope: Scope, send: Send) -> None:
         await super().duplicate(record, body, scope, send)
@@ -264,7 +264,7 @@ class ReplaysEveryHeader(CorrectMiddleware):
 
 
 class TakesAnyKey(CorrectMiddleware):
-    """Takes the first line of the header for the key, whatever it is."""
+    """Takes the first line of the header for the key, even if it is malformed."""
 
     def fits(self, keys: list[bytes]) -> bool:
         return bool(keys)
@@ -311,7 +311,7 @@ async def hides_exceptions(app: App, scope: Scope, receive: Receive, send: Send)
 
 
 async def hides_disconnects(app: App, scope: Scope, receive: Receive, send: Send) -> None:
-    """Does not tell the app that nobody listens any more."""
+    """Does not tell the app that the client has left."""
 
     async def anyway(message: Message) -> None:
         try:

@@ -1,4 +1,4 @@
-"""`limit=`: up to so many holders of a key, each with a lease of its own, on every engine."""
+"""`limit=`: up to so many holders of a key, each with its own lease, on every engine."""
 
 from functools import partial
 from typing import Any
@@ -215,7 +215,7 @@ async def test_every_permit_has_a_greater_fence(server: Server) -> None:
 
 
 async def test_peek_tells_the_permit_that_ends_first(server: Server) -> None:
-    """Nobody: None. A permit that has expired is nobody's."""
+    """No holder: None. An expired permit has no holder."""
     async with AsyncDibs(server.url, budget=5) as dibs, AsyncDibs(server.url, budget=5) as other:
         await taken(dibs, 2, ttl=60)
         assert await other.try_hold(KEY, ttl=5, limit=3)
@@ -242,7 +242,7 @@ async def test_each_caller_counts_against_its_own_limit(valkey: Server) -> None:
 
 
 async def test_a_key_is_held_with_a_limit_or_without(server: Server) -> None:
-    """UsageError, in the same process as well; nobody's lease is touched."""
+    """UsageError, in the same process as well; no lease is touched."""
     async with AsyncDibs(server.url, budget=5) as dibs, AsyncDibs(server.url, budget=5) as other:
         async with dibs.hold(KEY, ttl=60) as lease:
             for each in (dibs, other):

@@ -85,7 +85,7 @@ async def test_a_duplicate_takes_over_if_nothing_was_left(
 
 
 async def test_a_duplicate_takes_over_when_the_first_one_died(server: Server) -> None:
-    """Its lease runs out, which nobody announces: the timer knows."""
+    """Its lease expires without a notification: the timer wakes the waiter."""
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         claim = await one.claim("order:1", window=60, lease=1).__aenter__()
         claim.leak("dropped")

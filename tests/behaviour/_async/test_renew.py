@@ -118,7 +118,7 @@ async def test_an_extended_lease_is_not_cut_short_by_its_renewal(server: Server)
 
 
 async def test_what_ran_out_here_was_lost_although_its_key_is_there(server: Server) -> None:
-    """Another program has let the key live on: nobody may rely on that, and it is freed."""
+    """Another program has extended the key: the lease does not rely on that, and frees it."""
     events: list[Event] = []
     async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
         lease = await dibs.try_hold("user:1", ttl=0.3)
@@ -153,7 +153,7 @@ async def test_a_hold_that_nobody_has_any_more_is_not_renewed(
 
 @pytest.mark.parametrize("kept", ["the lease", "the hold"])
 async def test_a_hold_that_somebody_still_has_is_renewed(server: Server, kept: str) -> None:
-    """The lease or the hold is enough: whoever has it can still release it."""
+    """A reference to the lease or to the hold is enough: its owner can still release it."""
     async with AsyncDibs(server.url, budget=5) as dibs:
         hold = dibs.hold("user:1", ttl=1.5, renew=True)
         lease = await hold.__aenter__()

@@ -1,5 +1,5 @@
 # Generated from tests/behaviour/_async/test_limit.py by unasync.py – do not edit.
-"""`limit=`: up to so many holders of a key, each with a lease of its own, on every engine."""
+"""`limit=`: up to so many holders of a key, each with its own lease, on every engine."""
 
 from functools import partial
 from typing import Any
@@ -216,7 +216,7 @@ def test_every_permit_has_a_greater_fence(server: Server) -> None:
 
 
 def test_peek_tells_the_permit_that_ends_first(server: Server) -> None:
-    """Nobody: None. A permit that has expired is nobody's."""
+    """No holder: None. An expired permit has no holder."""
     with Dibs(server.url, budget=5) as dibs, Dibs(server.url, budget=5) as other:
         taken(dibs, 2, ttl=60)
         assert other.try_hold(KEY, ttl=5, limit=3)
@@ -243,7 +243,7 @@ def test_each_caller_counts_against_its_own_limit(valkey: Server) -> None:
 
 
 def test_a_key_is_held_with_a_limit_or_without(server: Server) -> None:
-    """UsageError, in the same process as well; nobody's lease is touched."""
+    """UsageError, in the same process as well; no lease is touched."""
     with Dibs(server.url, budget=5) as dibs, Dibs(server.url, budget=5) as other:
         with dibs.hold(KEY, ttl=60) as lease:
             for each in (dibs, other):

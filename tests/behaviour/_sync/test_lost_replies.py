@@ -40,7 +40,8 @@ def test_a_reply_in_pieces_is_put_together(line: FaultProxy) -> None:
 
 
 def test_one_lost_reply_is_not_an_outage(line: FaultProxy) -> None:
-    """The second connection answered: nobody else is disturbed, then or at the budget's end."""
+    """The second connection answered: other callers are not disturbed, then or at the budget's
+    end."""
     events: list[Event] = []
     with Dibs(line.url, budget=2, listeners=[events.append]) as dibs:
         timed(dibs, "warm:up")

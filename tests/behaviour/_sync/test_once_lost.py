@@ -132,7 +132,8 @@ def test_an_outage_at_the_end(own_server: Server) -> None:
 
 
 def test_closing_with_open_claims(valkey: Server) -> None:
-    """Nobody hangs and nobody fails: it runs out with its lease, and a `leaked` event says so."""
+    """No caller hangs or fails: the claim expires with its lease, and a `leaked` event reports
+    it."""
     events: list[Event] = []
     dibs = Dibs(valkey.url, budget=5, listeners=[events.append])
     with dibs.claim("order:1", window=60, lease=5, after="replay") as claim:

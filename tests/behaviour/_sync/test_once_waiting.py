@@ -86,7 +86,7 @@ def test_a_duplicate_takes_over_if_nothing_was_left(
 
 
 def test_a_duplicate_takes_over_when_the_first_one_died(server: Server) -> None:
-    """Its lease runs out, which nobody announces: the timer knows."""
+    """Its lease expires without a notification: the timer wakes the waiter."""
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         claim = one.claim("order:1", window=60, lease=1).__enter__()
         claim.leak("dropped")

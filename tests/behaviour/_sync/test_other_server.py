@@ -40,7 +40,7 @@ def test_a_lease_is_released_on_an_older_server(start_server: StartServer) -> No
 
 
 def test_a_claim_is_completed_on_an_older_server(start_server: StartServer) -> None:
-    """Its result is there, for whoever submits the same again."""
+    """Its result is stored, and duplicates get it."""
     new, old = start_server("valkey"), start_server(stand_in("redis7"))
     with FaultProxy(new.port) as proxy:
         with Dibs(proxy.url, budget=5, on_outage="closed") as dibs:

@@ -88,7 +88,10 @@ class Fate(NamedTuple):
 
 
 def next_step(key: str, job_id: object, plan: list[str]) -> str:
-    """A run begins: what it does. Whatever comes after the plan is one run too many."""
+    """Record that a run begins, and return its step.
+
+    A run after the end of the plan is one too many.
+    """
     with client_of(URL) as client:
         runs = client.rpush(f"starts:{key}", str(job_id))
     step = plan[runs - 1] if runs <= len(plan) else "finish"

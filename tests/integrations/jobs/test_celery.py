@@ -353,7 +353,7 @@ def test_a_task_that_waits_too_long_does_not_block(
 def test_a_task_that_waited_too_long_runs_if_there_is_no_other(
     jobs: Any, control: JobControl, key: str
 ) -> None:
-    """It takes its key anew."""
+    """It acquires its key again."""
     late = jobs.impatient.apply_async((key,), queue="nobody")
     message = taken_from("nobody", control)
     eventually(lambda: not control.client.exists(f"unique:short:{key}"))
@@ -388,7 +388,7 @@ def test_a_lost_result_blocks_nobody(jobs: Any, control: JobControl, key: str) -
 
 
 def test_a_duplicate_in_a_chain_or_group_is_an_error_for_who_waits(jobs: Any, key: str) -> None:
-    """Nobody waits for ever for an id that was never sent."""
+    """Callers do not wait for ever for an id that was never sent."""
     first = jobs.work.apply_async((key,), queue="nobody")
     with pytest.raises(Duplicate) as caught:
         ended(chain(jobs.plain.s(key), jobs.work.s(), jobs.plain.s()).apply_async())

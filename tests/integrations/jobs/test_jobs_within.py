@@ -265,7 +265,7 @@ def test_without_redis_the_table_answers_every_delivery(opener: Any, until: Any)
 
 
 def test_who_sends_another_job_within_the_window_gets_the_first(dibs: Dibs, opener: Any) -> None:
-    """It is not sent: the job that is there has the result."""
+    """It is not sent: the existing job has the result."""
     worker = Worker(dibs, opener, until=60)
     worker.run("j1")
     with pytest.raises(Duplicate) as refused, worker.jobs.queueing("work:a", "j2"):

@@ -616,6 +616,6 @@ def django(using: str | None) -> Transaction:
 
 def open_in_django() -> list[Transaction]:
     """The transactions that Django has open in this thread, and that will end."""
-    found = import_module("django.db").connections.all(initialized_only=True)
-    opened = [each for each in found if each.in_atomic_block and not _is_of_test_case(each)]
+    connections = import_module("django.db").connections.all(initialized_only=True)
+    opened = [each for each in connections if each.in_atomic_block and not _is_of_test_case(each)]
     return [_Django(each.alias) for each in opened]

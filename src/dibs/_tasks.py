@@ -493,15 +493,15 @@ class Coalescer:
         if loop is not self._loop:
             self._loop, self._asked, self._waiting = loop, {}, []
         while True:
-            asked = self._asked
-            if not asked:
+            batches = self._asked
+            if not batches:
                 loop.call_soon(self._next_tick)
-            if key not in asked and key not in self._shared:
-                asked[key] = None
+            if key not in batches and key not in self._shared:
+                batches[key] = None
                 return await question(about)
-            batch = asked.get(key)
+            batch = batches.get(key)
             if batch is None:
-                batch = asked[key] = []
+                batch = batches[key] = []
                 return await self._ask_for_all(key, batch, question, about)
             batch.append(future := loop.create_future())
             answer = await future

@@ -509,10 +509,10 @@ class AsyncLeases:
 
     def _keep(self, lease: LeaseState) -> None:
         """*lease* was released, but its key stays taken."""
-        kept = LeaseState(lease.call, lease.token, lease.stays_until - lease.call.options.at_least)
-        kept.deadline = lease.stays_until
-        kept.is_kept = True
-        self.table.setdefault(kept.entry, kept)
+        state = LeaseState(lease.call, lease.token, lease.stays_until - lease.call.options.at_least)
+        state.deadline = lease.stays_until
+        state.is_kept = True
+        self.table.setdefault(state.entry, state)
 
     def forget(self, lease: LeaseState) -> None:
         """Forget *lease*, which has ended."""

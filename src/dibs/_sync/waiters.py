@@ -68,8 +68,8 @@ class Queue:
         """Who has the key, as far as this process knows; None: it has not asked yet."""
         if self._answer is None:
             return None
-        left = self._answered_at + self._answer.remaining - monotonic()
-        return Holding(max(left, 0.0), self._answer.holder)
+        remaining = self._answered_at + self._answer.remaining - monotonic()
+        return Holding(max(remaining, 0.0), self._answer.holder)
 
     def answered(self, holding: Holding) -> None:
         """The store said who has the key. What wakes us from now on is news."""
@@ -206,10 +206,10 @@ class Waiters:
             if queue.turns[0] is turn:
                 # Between the two looks it became ours; the signal is gone, the turn is not.
                 return
-            left = deadline - monotonic()
-            if left <= 0:
+            remaining = deadline - monotonic()
+            if remaining <= 0:
                 return
-            turn.wait(left)
+            turn.wait(remaining)
 
     def _contend(
         self,
@@ -251,8 +251,10 @@ class Waiters:
             queue.look_again(0.0)  # the next attempt meets the same outage, and the policy decides
         else:
             pause = _LOOK_AGAIN if watching.tracked and not _is_news(queue, watching) else _POLL
-            gone = watching.remaining <= 0
-            queue.look_again(_JUST_AFTER if gone else min(watching.remaining + _JUST_AFTER, pause))
+            is_expired = watching.remaining <= 0
+            queue.look_again(
+                _JUST_AFTER if is_expired else min(watching.remaining + _JUST_AFTER, pause)
+            )
 
     def _register(self, call: HoldCall, queue: Queue) -> Watching:
         """Be woken by the next change of the key; how long there will be none, as it is now."""

@@ -32,12 +32,12 @@ class Draft:
     is_replyable: bool = True
     is_standby: bool = False
     carried: Content | None = None
-    """What a picture, video, sound or file is made of."""
+    """The content of a picture, video, sound or file."""
     takes_back: str | None = None
-    """The id of the message that is gone by it."""
+    """The id of the message that it unsends."""
 
     def by(self, source: Source) -> "Draft":
-        """The same, done there."""
+        """The same, from that source."""
         return replace(self, source=source)
 
     def in_standby(self) -> "Draft":
@@ -62,7 +62,7 @@ class Mention:
     """A mention in a text: `Mention("@Ann", user_id)`."""
 
     words: str
-    """As they stand in the text, with the @."""
+    """The text of the mention, with the @."""
     user_id: str | None = None
     """None: all members, as `@All`."""
     is_self: bool = False
@@ -162,7 +162,7 @@ def member_joined(*user_ids: str) -> Draft:
 
 
 def member_left(*user_ids: str) -> Draft:
-    """Others leave the group or room: nothing can be said to them."""
+    """Others leave the group or room. The event has no reply token."""
     return Draft("memberLeft", {"left": {"members": _members(user_ids)}}, is_replyable=False)
 
 
@@ -188,7 +188,7 @@ def account_link(nonce: str, *, is_ok: bool = True) -> Draft:
 
 
 def anything(type: str, *, is_replyable: bool = False, **content: Any) -> Draft:
-    """An event of any kind, also of one that is not known yet."""
+    """An event of any kind, also of an unknown one."""
     return Draft(type, content, is_replyable=is_replyable)
 
 
@@ -208,7 +208,7 @@ class Stamp:
 
 
 def compose(draft: Draft, source: Source, stamp: Stamp) -> Json:
-    """The event, as it stands in the body of a webhook for the first time."""
+    """The JSON of the event, for its first webhook."""
     event: Json = {"type": draft.type} | draft.content
     if draft.type == "message":
         event["message"] = _message(draft.content["message"], stamp)
@@ -243,11 +243,11 @@ def body_of(destination: str, events: Sequence[Json]) -> bytes:
 
 
 def signature(secret: str, body: bytes) -> str:
-    """What stands in `x-line-signature`."""
+    """The value of `x-line-signature`."""
     return base64.b64encode(hmac.digest(secret.encode(), body, hashlib.sha256)).decode()
 
 
 def ulid(at: float, random_number: int) -> str:
-    """An id that sorts by time: 48 bits of milliseconds, 80 of chance."""
+    """An id that sorts by time: 48 bits of milliseconds, 80 random bits."""
     number = int(at * 1000) << 80 | random_number & (1 << 80) - 1
     return "".join(_CROCKFORD[number >> 5 * place & 31] for place in range(25, -1, -1))

@@ -30,13 +30,13 @@ def api_routes(platform: Platform) -> list[ApiRoute]:
 
 
 class GroupApi:
-    """Who is in there with the bot."""
+    """The members of the bot's groups and rooms."""
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
 
     async def summary(self, asked: Asked) -> Response:
-        """A group that the bot is in."""
+        """Return the summary of a group that the bot is in."""
         self._members(asked)
         chat_id = asked.part("chatId")
         return done({"groupId": chat_id, "groupName": self._platform.accounts.group_name(chat_id)})
@@ -51,12 +51,12 @@ class GroupApi:
         return done({"userId": user_id, "displayName": person.name} | picture)
 
     async def member_ids(self, asked: Asked) -> Response:
-        """All of them, a hundred at a time."""
+        """List the members, a hundred at a time."""
         ids, more = page_of(sorted(self._members(asked)), asked, most=_MOST_IDS)
         return done({"memberIds": ids} | more)
 
     async def member_count(self, asked: Asked) -> Response:
-        """How many they are, without the bot."""
+        """Return the number of members, without the bot."""
         return done({"count": len(self._members(asked))})
 
     async def leave(self, asked: Asked) -> Response:

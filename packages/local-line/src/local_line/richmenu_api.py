@@ -1,4 +1,4 @@
-"""Rich menus over HTTP: made, checked, drawn on, shown to all or to one, and named.
+"""Rich menus over HTTP: create, check, upload pictures, link and name them.
 
 /v2/bot/richmenu…, /v2/bot/user/all/richmenu…, /v2/bot/user/{userId}/richmenu…
 """
@@ -17,7 +17,7 @@ from .sources import is_id
 
 
 def api_routes(platform: Platform) -> list[ApiRoute]:
-    """The routes; what is fixed stands before what is not."""
+    """The routes; fixed paths come before those with parameters."""
     api = RichMenuApi(platform)
     menu, alias = "/v2/bot/richmenu", "/v2/bot/richmenu/alias"
     everybody, one = "/v2/bot/user/all/richmenu", "/v2/bot/user/{userId}/richmenu"
@@ -66,29 +66,29 @@ class RichMenuApi:
     # ---- the menus
 
     async def create(self, asked: Asked) -> Response:
-        """A new one, without a picture yet."""
+        """Create a menu, without a picture yet."""
         return done({"richMenuId": self._menus.create(check_menu(await asked.json()))})
 
     async def validate(self, asked: Asked) -> Response:
-        """Whether it could be made; nothing is."""
+        """Check a menu without creating it."""
         check_menu(await asked.json())
         return done()
 
     async def list_all(self, asked: Asked) -> Response:
-        """All of them."""
+        """List all menus."""
         return done({"richmenus": self._menus.all()})
 
     async def get(self, asked: Asked) -> Response:
-        """One of them."""
+        """Return a menu."""
         return done(self._menus.get(asked.part("richMenuId")))
 
     async def delete(self, asked: Asked) -> Response:
-        """It is gone, from every phone, too."""
+        """Delete a menu, also from every phone."""
         self._menus.delete(asked.part("richMenuId"))
         return self._changed()
 
     async def upload(self, asked: Asked) -> Response:
-        """Its picture; it can have only one, for ever."""
+        """Upload its picture, which cannot be replaced."""
         menu_id = asked.part("richMenuId")
         self._menus.get(menu_id)
         picture = check_picture(await asked.data(), asked.media_type)
@@ -96,7 +96,7 @@ class RichMenuApi:
         return done()
 
     async def download(self, asked: Asked) -> Response:
-        """Its picture."""
+        """Return its picture."""
         picture = self._menus.picture(asked.part("richMenuId"))
         return Response(picture.data, media_type=picture.media_type)
 
@@ -148,7 +148,7 @@ class RichMenuApi:
     # ---- all at once
 
     async def batch(self, asked: Asked) -> Response:
-        """Who sees one menu sees another from now on, or none."""
+        """Replace or unlink a menu for all its users."""
         operations = check_operations(await asked.json())
         for operation in operations:
             self._menus.replace(operation)
@@ -157,12 +157,12 @@ class RichMenuApi:
         return done(status=202)
 
     async def validate_batch(self, asked: Asked) -> Response:
-        """Whether it could be done; nothing is."""
+        """Check a batch without executing it."""
         check_operations(await asked.json())
         return done()
 
     async def batch_progress(self, asked: Asked) -> Response:
-        """How it went. Refusal: 404, there was none."""
+        """Return the progress of a batch. Refusal: 404, there was none."""
         request_id = asked.query("requestId")
         if not request_id:
             raise wrong_parameter("requestId")
@@ -172,25 +172,25 @@ class RichMenuApi:
     # ---- other names
 
     async def create_alias(self, asked: Asked) -> Response:
-        """A new name for a menu."""
+        """Create an alias of a menu."""
         body = await asked.json()
         alias = _word(body, "richMenuAliasId", most=32)
         self._menus.name(alias, _word(body, "richMenuId"), is_new=True)
         return done()
 
     async def update_alias(self, asked: Asked) -> Response:
-        """The name means another menu now."""
+        """Let an alias refer to another menu."""
         menu_id = _word(await asked.json(), "richMenuId")
         self._menus.name(asked.part("aliasId"), menu_id, is_new=False)
         return done()
 
     async def get_alias(self, asked: Asked) -> Response:
-        """What the name means."""
+        """Return the menu of an alias."""
         alias = asked.part("aliasId")
         return done({"richMenuAliasId": alias, "richMenuId": self._menus.named(alias)})
 
     async def list_aliases(self, asked: Asked) -> Response:
-        """All names."""
+        """List all aliases."""
         names = self._menus.names().items()
         return done({"aliases": [{"richMenuAliasId": a, "richMenuId": m} for a, m in names]})
 

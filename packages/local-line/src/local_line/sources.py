@@ -20,7 +20,7 @@ def is_id(value: object, kinds: str = "UCR") -> bool:
 
 @dataclass(frozen=True)
 class Source:
-    """The place where something was said, and by whom."""
+    """The chat of an event, and the user."""
 
     kind: str
     chat_id: str
@@ -38,11 +38,11 @@ class Source:
 
     @classmethod
     def room(cls, room_id: str, user_id: str | None = None) -> "Source":
-        """A chat of several people that is no group."""
+        """A chat of several people that is not a group."""
         return cls("room", room_id, user_id)
 
     def json(self) -> dict[str, str]:
-        """As it stands in an event."""
+        """The JSON of an event."""
         facts = {"type": self.kind, f"{self.kind}Id": self.chat_id}
         if self.user_id is not None:
             facts["userId"] = self.user_id

@@ -1,4 +1,4 @@
-"""Who has opened the page: a few people with phones, and the chats that they are in."""
+"""The visitors of the page: a few people with phones, and their chats."""
 
 import hashlib
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from .events import Draft
 from .sources import Source
 
 NAMES = {"ann": "Ann", "ben": "Ben", "cleo": "Cleo"}
-"""The people of every visitor, by the name that the page's address has."""
+"""The people of every visitor, by their names in the page's address."""
 PLACES = ("private", "group", "room", "anonymous")
 
 
@@ -28,9 +28,9 @@ class Phone:
             "anonymous": Source.group(group_id),
         }
         self.chat_ids = {user_id: "private", group_id: "group", room_id: "room"}
-        """Under which name the page knows a chat."""
+        """The name of each chat on the page."""
         self.last: list[Draft] = []
-        """What they did last, each with its source."""
+        """Their last actions, each with its source."""
         self.last_event: str | None = None
 
 

@@ -1,4 +1,4 @@
-"""A row of the wire view, in full: what was sent and answered, as curl, and once more."""
+"""A row of the wire view, in full: request and answer, as curl, and a button to repeat it."""
 
 import json
 import shlex
@@ -15,7 +15,7 @@ _TOKEN = "$LINE_CHANNEL_ACCESS_TOKEN"
 
 
 def find(journal: Journal, number: int) -> Call | Delivery | None:
-    """None: there is no such row, or it is long ago."""
+    """Return a row. None: it is unknown, or too long ago."""
     for rows in (journal.deliveries, journal.calls):
         for row in rows:
             if row.number == number:
@@ -24,7 +24,7 @@ def find(journal: Journal, number: int) -> Call | Delivery | None:
 
 
 def details(row: Call | Delivery, api_base: str) -> Json:
-    """For the page."""
+    """The JSON for the page."""
     if isinstance(row, Delivery):
         return {"request": _read(row.body), "answer": None, "curl": _webhook_curl(row)}
     request = "(too long to be kept)" if row.is_cut else _read(row.sent)
@@ -67,9 +67,9 @@ def _shell(body: bytes) -> str:
 
 
 async def call_again(api: ASGIApp, access_token: str, row: Call) -> None:
-    """The same call, by the bot's own token: it is answered and written down as any other.
+    """Repeat the call with the bot's own token; it is answered and logged like any other.
 
-    ValueError: its body was too long to be kept.
+    ValueError: its body was too long to be stored.
     """
     if row.is_cut:
         raise ValueError("The body of that call was too long to be kept.")

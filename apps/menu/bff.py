@@ -48,7 +48,7 @@ class MenuBff:
 
     @property
     def routes(self) -> list[Route]:
-        """What the service answers."""
+        """The routes of the service."""
         return [
             Route("/menus/active", self.find_active),
             Route("/admin/branches/{branch_id}/menus", self.publish, methods=["POST"]),
@@ -58,7 +58,7 @@ class MenuBff:
         ]
 
     async def __aenter__(self) -> "MenuBff":
-        """ValueError: a setting cannot be used. Nothing connects before it is needed."""
+        """ValueError: a setting cannot be used. Connections are opened when needed."""
         settings = self._settings or Settings.from_environment()
         self._admin_token = settings.admin_token
         self._store = StoreClient(settings.store_service_url)
@@ -72,7 +72,7 @@ class MenuBff:
     # ---- answers
 
     async def find_active(self, request: Request) -> Response:
-        """The menu that the branch serves now: cached, old, or asked for."""
+        """The menu that the branch serves now: cached, stale or just loaded."""
         branch_id = _checked(request.query_params.get("branchId"))
         _check_table(request.query_params.get("tableId", ""))
         menu, how = await self._menus.find(branch_id)
@@ -98,7 +98,7 @@ class MenuBff:
         return JSONResponse({"status": "ok"})
 
     async def ready(self, request: Request) -> Response:
-        """Without Redis menus are still loaded, without the store-service still read."""
+        """Without Redis menus are still loaded, without the store-service they are still read."""
         redis_answers, store_answers = (
             await self._menus.is_redis_there(),
             await self._is_store_there(),
@@ -152,7 +152,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
 
 
 def _checked(branch_id: str | None) -> str:
-    """The branch. 400: it is missing, blank, or cannot be one."""
+    """The branch. 400: it is missing, blank, or not valid."""
     if branch_id is None or not branch_id.strip():
         raise HTTPException(400, "branchId is required")
     if not _BRANCH.fullmatch(branch_id):
@@ -169,7 +169,7 @@ def _check_table(table_id: str) -> None:
 
 
 async def _body(request: Request) -> bytes:
-    """All of it. 413, as a problem like all others: it is too long."""
+    """The whole body. 413, as problem+json: it is too long."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

@@ -1,4 +1,4 @@
-"""What the environment may tell the BFF."""
+"""The settings of the BFF, from the environment."""
 
 import math
 from pathlib import Path
@@ -16,11 +16,11 @@ class Settings(NamedTuple):
     stale: float = 600.0
     """Seconds past its ttl that a menu may be served."""
     admin_token: str = ""
-    """What admin calls must bear; empty: nothing, where the network keeps others out."""
+    """The token that admin calls must send; empty: none, if the network keeps others out."""
 
     @classmethod
     def from_environment(cls) -> "Settings":
-        """The environment first, then `.env`. ValueError: which setting cannot be used."""
+        """Read the environment, then `.env`. ValueError: which setting cannot be used."""
         config = Config(".env" if Path(".env").is_file() else None)
         default = cls()
         return cls(

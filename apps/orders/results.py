@@ -51,7 +51,7 @@ class _Rewriting:
         self._body = b""
 
     async def send(self, message: Message) -> None:
-        """Pass on what is no problem, as it comes."""
+        """Pass on messages that are not part of a problem."""
         if message["type"] == "http.response.start" and _is_problem(message):
             self._head = message
         elif self._head is None or message["type"] != "http.response.body":

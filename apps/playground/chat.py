@@ -89,22 +89,28 @@ class Bot:
         await self._open.aclose()
 
     async def end_requests(self) -> None:
-        """A bot that is just being started is not waited for, nor one that is finishing."""
+        """Stop without waiting for a bot that is being started or is finishing."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
     async def open(self) -> None:
-        """It answers. OSError: it cannot be started, or the page is about to end."""
+        """Start the bot, unless it runs.
+
+        OSError: it cannot be started, or the page is about to end.
+        """
         await self._done(self._start(None))
 
     async def slow_down(self, delay: float) -> None:
-        """It answers, and its weather takes *delay* seconds. OSError: as before; it stays as is."""
+        """Restart the bot with *delay* seconds for its weather.
+
+        OSError: as before; it stays as it is.
+        """
         await self._done(self._start(delay))
 
     async def kill(self) -> None:
-        """SIGKILL, in the middle of what it does. OSError: there is none."""
+        """Kill the bot with SIGKILL, in the middle of its work. OSError: there is none."""
         if self._child is None or self._child.is_gone:
             raise OSError("the bot does not run")
         self._is_killed = True
@@ -132,7 +138,7 @@ class Bot:
     # ---- one after the other
 
     async def _start(self, delay: float | None) -> None:
-        """*delay* None: as it was."""
+        """Start the bot. *delay* None: unchanged."""
         async with self._turn:
             if self._is_killed:
                 raise OSError("it was killed, and comes back in a moment")
@@ -209,7 +215,7 @@ class BotPanel(ChatPanel):
 
     @property
     def routes(self) -> list[BaseRoute]:
-        """What the panel answers, below its own path."""
+        """The routes of the panel, below its own path."""
         return [
             Route("/bot", self.tell_delay, methods=["GET"]),
             Route("/bot", self.slow_down, methods=["POST"]),
@@ -238,14 +244,14 @@ class BotPanel(ChatPanel):
     # ---- answers
 
     async def page(self, request: Request) -> Response:
-        """The page, which is for any bot, and beside it the controls of this one."""
+        """Serve the page, which is for any bot, with the controls of this one."""
         plain = await super().page(request)
         assert isinstance(plain, FileResponse)
         ours = HTMLResponse(_with_controls(Path(plain.path)), headers=dict(plain.headers))
         return welcome(request, ours)
 
     async def tell_delay(self, request: Request) -> Response:
-        """How long the weather takes."""
+        """Return how long the weather takes."""
         self.visitor(request)
         return JSONResponse({"delay": self._bot.delay})
 
@@ -267,7 +273,7 @@ class BotPanel(ChatPanel):
         return JSONResponse(fault.report(visitor), 202)
 
     async def slow_down(self, request: Request) -> Response:
-        """The weather takes as long as that. 503: no bot can be started that way."""
+        """Set how long the weather takes. 503: no bot can be started that way."""
         self.visitor(request)
         delay = await _delay(request)
         try:

@@ -37,7 +37,7 @@ VISITOR = re.compile(r"[0-9a-f]{8}")
 SECONDS = {"stop": 5.0, "slow": 10.0, "switch": 15.0, "kill": 3.0}
 """How long each kind lasts."""
 _RELOAD = 1.5
-"""Seconds in which a page may be opened again, as a reload and a link do."""
+"""Seconds in which a page may be opened again, as by a reload or a link."""
 _LOOK_AGAIN = 1.0
 _FAILURES = (OSError, redis.RedisError, DibsError, TimeoutError)
 
@@ -54,13 +54,13 @@ class Remedy(NamedTuple):
 
 @dataclass
 class Fault:
-    """Something that is wrong on purpose."""
+    """A fault."""
 
     kind: str
     what: str
     """What was stopped, slowed, switched or killed."""
     owner: str
-    """The visitor who wanted it."""
+    """The visitor who caused it."""
     seconds: float
     can_be_undone: bool = True
     has_begun: bool = False
@@ -68,7 +68,7 @@ class Fault:
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def report(self, visitor: str) -> Message:
-        """As *visitor* should see it."""
+        """The JSON for *visitor*."""
         lasted = monotonic() - self.since
         facts: Message = {"kind": self.kind, "what": self.what, "lasted": lasted}
         facts |= {"left": max(self.seconds - lasted, 0.0), "mine": self.owner == visitor}
@@ -76,7 +76,7 @@ class Fault:
 
 
 class Faults:
-    """The one thing that is wrong, if anything is, and the pages that show it."""
+    """The current fault, if any, and the pages that show it."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -89,7 +89,7 @@ class Faults:
 
     @property
     def routes(self) -> list[Route]:
-        """What is answered below /faults."""
+        """The routes below /faults."""
         return [
             Route("/events", self.watch, methods=["GET"]),
             Route("/{kind}", self.make, methods=["POST"]),
@@ -116,7 +116,7 @@ class Faults:
     # ---- answers
 
     async def make(self, request: Request) -> Response:
-        """The server has this fault, for a while."""
+        """Cause a fault of the server for a while."""
         visitor, kind = visitor_of(request), request.path_params["kind"]
         remedies = {
             "stop": Remedy(self._engine.freeze, self._engine.thaw),
@@ -139,7 +139,10 @@ class Faults:
         return JSONResponse(self._last)
 
     async def begin(self, kind: str, what: str, owner: str, remedy: Remedy) -> Fault:
-        """It is so, and will be undone. 409: something else is wrong; 503: it cannot be done."""
+        """Begin a fault, which will be undone.
+
+        409: there is another one; 503: it is not possible.
+        """
         fault = self._record(kind, what, owner)
         try:
             await remedy.apply()
@@ -156,7 +159,7 @@ class Faults:
 
     @asynccontextmanager
     async def during(self, kind: str, what: str, owner: str) -> AsyncIterator[None]:
-        """A fault that lasts as long as the block. 409: something else is wrong."""
+        """Show a fault as long as the block lasts. 409: there is another one."""
         fault = self._record(kind, what, owner)
         fault.can_be_undone, fault.has_begun = False, True
         fault.seconds = 0.0  # unknown
@@ -197,7 +200,7 @@ class Faults:
     # ---- watching
 
     async def watch(self, request: Request) -> Response:
-        """What is wrong, as it changes."""
+        """Stream the current fault, as it changes."""
         return Stream(self._seen(visitor_of(request)))
 
     async def _seen(self, visitor: str) -> AsyncGenerator[str, None]:
@@ -240,7 +243,7 @@ def welcome(request: Request, response: Response) -> Response:
 
 
 def visitor_of(request: Request) -> str:
-    """Whose browser it is. 400: the page was never opened here."""
+    """The visitor of this browser. 400: the page was never opened here."""
     visitor = request.cookies.get(COOKIE, "")
     if not VISITOR.fullmatch(visitor):
         raise HTTPException(400, "Open the page first: it gives you keys of your own.")

@@ -28,7 +28,7 @@ from .key_state import PEOPLE, KeyState, Message, Visit
 from .people import Person
 
 _LOOK_AGAIN = 1.0
-"""Seconds between two looks at a key about which no event comes."""
+"""Seconds between two checks of a key without events."""
 
 
 class HoldPanel:
@@ -45,7 +45,7 @@ class HoldPanel:
 
     @property
     def routes(self) -> list[Route]:
-        """What the panel answers, below its own path."""
+        """The routes of the panel, below its own path."""
         return [
             Route("/events", self.watch, methods=["GET"]),
             Route("/kill", self.kill, methods=["POST"]),
@@ -56,7 +56,7 @@ class HoldPanel:
     # ---- beginning and end
 
     async def __aenter__(self) -> "HoldPanel":
-        """Everything is connected. DibsError, OSError: the server or a process does not start."""
+        """Connect everything. DibsError, OSError: the server or a process does not start."""
         self._closing = False
         async with AsyncExitStack() as opening:
             opening.push_async_callback(self._close_people)
@@ -86,7 +86,10 @@ class HoldPanel:
     # ---- answers
 
     async def enter(self, request: Request) -> Response:
-        """A lease for this person; or 409, and when to try again. 503: their process is dead."""
+        """Get a lease for this person; or 409, and when to try again.
+
+        503: their process is dead.
+        """
         name = _person(request)
         asked_for = await _read_request(request)
         try:
@@ -112,7 +115,7 @@ class HoldPanel:
         return _answer(name, visit)
 
     async def leave(self, request: Request) -> Response:
-        """This person lets go, or stops waiting."""
+        """Release this person's lease, or stop their waiting."""
         name = _person(request)
         state = self._states.get(visitor_of(request))
         visit = state and state.visits.get(name)
@@ -144,7 +147,7 @@ class HoldPanel:
     # ---- watching
 
     async def watch(self, request: Request) -> Response:
-        """What happens to the key of this visitor, as it happens."""
+        """Stream what happens to the key of this visitor."""
         return Stream(self._seen(visitor_of(request)))
 
     async def _seen(self, visitor: str) -> AsyncGenerator[str, None]:
@@ -163,7 +166,7 @@ class HoldPanel:
             self._forget_idle(state)
 
     async def _state(self, state: KeyState) -> Message:
-        """What the server knows, and how it stands with the people."""
+        """What the server knows, and the state of the people."""
         key: Message | None = None
         answers = True
         try:
@@ -174,7 +177,7 @@ class HoldPanel:
         return state.report() | {"held": key, "answers": answers, "out": self._engine.is_frozen}
 
     def _received(self, name: str, message: Message) -> None:
-        """A line of a person's process: for one visitor, or for all of them."""
+        """Handle a line of a person's process: for one visitor, or for all of them."""
         visitor = message.get("visitor")
         states = list(self._states.values()) if visitor is None else [self._states.get(visitor)]
         for state in filter(None, states):
@@ -195,7 +198,7 @@ class HoldPanel:
 
 
 class HoldRequest(NamedTuple):
-    """What a person asks for, checked."""
+    """A checked request of a person."""
 
     ttl: float
     wait: float
@@ -246,7 +249,7 @@ def _sse(kind: str, message: Message) -> str:
 
 
 async def _next(queue: "asyncio.Queue[Message | None]") -> Message | None:
-    """The next event; None: look again, because something has changed or a second has passed."""
+    """The next event; None: check again, because something has changed or a second has passed."""
     try:
         return await asyncio.wait_for(queue.get(), _LOOK_AGAIN)
     except TimeoutError:

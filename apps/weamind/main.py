@@ -63,7 +63,7 @@ class Weamind:
 
     @property
     def routes(self) -> list[BaseRoute]:
-        """What it answers."""
+        """The routes."""
         return [
             Route("/line/webhook", self.webhook, methods=["POST"]),
             Route("/health", self.health),
@@ -113,7 +113,7 @@ class Weamind:
     # ---- answers
 
     async def webhook(self, request: Request) -> Response:
-        """Events from LINE."""
+        """Receive events from LINE."""
         return await self._webhook.answer(request)
 
     async def health(self, request: Request) -> Response:
@@ -129,7 +129,7 @@ class Weamind:
         return JSONResponse({"status": status, **report}, 200 if database else 503)
 
     async def show_metrics(self, request: Request) -> Response:
-        """What has been counted in this process."""
+        """Return the metrics of this process."""
         return Response(self._metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def liff(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -13,7 +13,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         self.dibs = PrometheusListener(registry)
-        """What dibs itself tells: the alerts of deploy/alerts.yml watch it."""
+        """The metrics of dibs itself: the alerts of deploy/alerts.yml use them."""
 
         # ---- the processing lock: the seeds' names
         self.lock_acquire = Counter(
@@ -80,9 +80,9 @@ class Metrics:
         )
 
     def text(self) -> bytes:
-        """All of it, in Prometheus' text format."""
+        """All metrics, in Prometheus' text format."""
         return generate_latest(self.registry)
 
 
 metrics = Metrics()
-"""Those of this process."""
+"""The metrics of this process."""

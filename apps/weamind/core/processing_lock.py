@@ -56,13 +56,13 @@ class _Held:
 
 
 class _Reach:
-    """Whether Redis could be reached when it was last asked; what changes is logged."""
+    """Whether Redis answered the last request; changes are logged."""
 
     def __init__(self) -> None:
         self._is_reached: bool | None = None
 
     def note(self, *, is_reached: bool) -> None:
-        """One line when it is reached for the first time, is lost, or is back."""
+        """Log a line when Redis is reached for the first time, is lost, or is back."""
         before, self._is_reached = self._is_reached, is_reached
         if is_reached and not before:
             _log.info("connected to Redis")
@@ -88,7 +88,7 @@ class ProcessingLockService:
         self._dibs: Dibs | None = None
         self._guard = threading.Lock()
         self._held: list[_Held] = []
-        """In the order in which they were acquired; as many as threads are at work."""
+        """The held locks, in the order in which they were acquired."""
 
     def try_acquire_lock(self, key: str, timeout_seconds: float) -> bool:
         """True: it is yours for *timeout_seconds*, or the store is out. False: it is taken.
@@ -160,7 +160,7 @@ class ProcessingLockService:
             return mine
 
     def _forget(self) -> None:
-        """Locks whose holders have never come back."""
+        """Drop locks whose holders have never come back."""
         now = time.monotonic()
         self._held = [held for held in self._held if held.forgotten_at > now]
 
@@ -337,7 +337,7 @@ class ProcessingLock:
             return False
 
     async def _is_running(self, key: str, speaking: Speaking) -> bool:
-        """Whether there is work whose answer is not there yet."""
+        """Whether there is work that is not answered yet."""
         try:
             held = await self._dibs.peek(key)
             if held is None:
@@ -382,7 +382,7 @@ def _asked_by(key: str) -> str:
 
 
 def _log_attempt(lease: Lease | AsyncLease | None) -> str:
-    """One line in the log; the mark joins it to that of the release, and tells nothing else."""
+    """Log a line; its mark joins it to that of the release, and reveals nothing else."""
     mark = secrets.token_hex(4)
     _log.debug("processing lock %s: %s", mark, "missed" if lease is None else "acquired")
     return mark

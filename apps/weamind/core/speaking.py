@@ -25,7 +25,7 @@ class Speaking:
         self._speaking: AsyncLease | None = None
 
     async def begin_work(self, ttl: float) -> None:
-        """Work runs from now on."""
+        """Record that work runs."""
         self._working = await self._dibs.try_hold(self._working_key, ttl=ttl, name=WORKING_NAME)
 
     async def is_work(self) -> bool:
@@ -47,7 +47,7 @@ class Speaking:
         return self._speaking is not None
 
     async def close(self) -> None:
-        """Neither work nor words."""
+        """End both, the work and the sending."""
         leases = (self._working, self._speaking)
         self._working = self._speaking = None
         for lease in leases:

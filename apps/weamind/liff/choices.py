@@ -10,7 +10,7 @@ from .problems import Refusal
 
 Json = dict[str, Any]
 KINDS: dict[str, Kind] = {"home": "home", "office": "office", "work": "office"}
-"""What a caller may say. The buttons in the chat say office, other programs say work."""
+"""The kinds that a caller may name. The buttons in the chat say office, other programs say work."""
 
 
 class Choice(NamedTuple):
@@ -21,7 +21,7 @@ class Choice(NamedTuple):
 
 
 def read_choice(body: bytes) -> Choice:
-    """What *body* chooses. Refusal: 400, it is no JSON; 422, there is no such kind or place."""
+    """The choice in *body*. Refusal: 400, it is not JSON; 422, there is no such kind or place."""
     try:
         said = json.loads(body)
     except (ValueError, RecursionError):
@@ -38,7 +38,7 @@ def read_choice(body: bytes) -> Choice:
 
 
 def show_choice(choice: Choice) -> Json:
-    """What was chosen."""
+    """The JSON of a choice."""
     return {"location_type": choice.kind, "place": _shown(choice.place)}
 
 

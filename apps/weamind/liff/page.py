@@ -57,12 +57,12 @@ class SettingsPage:
         return Response(self._html, headers=_CHECKED | self._policy, media_type="text/html")
 
     async def places(self, request: Request) -> Response:
-        """What there is to choose from."""
+        """Return all places to choose from."""
         kept = {"Cache-Control": "public, max-age=3600"}
         return Response(self._places, headers=kept, media_type="application/json")
 
     async def me(self, request: Request) -> Response:
-        """What they have chosen so far."""
+        """Return what the user has chosen so far."""
         try:
             person = await self._users.meet(await self._user_of(_token(request)))
         except Refusal as refusal:

@@ -29,7 +29,7 @@ TYPHOON_PAGE = "https://www.cwa.gov.tw/V8/C/P/Typhoon/TY_NEWS.html"
 
 
 def answer_line(forecast: Forecast, question: Question, *, now: datetime) -> str | None:
-    """The answer, or that the forecast does not have it. None: nothing was asked but the card."""
+    """The answer, or that the forecast does not have it. None: only the card was asked for."""
     if question.is_japanese:
         return japanese_line(forecast, question, now=now)
     if question.is_plain:

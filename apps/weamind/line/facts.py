@@ -9,7 +9,7 @@ from ..weather.wording import degrees
 from .when import When
 
 POSSIBLE = 30
-"""Per cent of rain from which on one should think of it."""
+"""Per cent of rain from which on it should be mentioned."""
 
 
 @dataclass(frozen=True, slots=True)

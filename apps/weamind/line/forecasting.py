@@ -50,7 +50,7 @@ async def answer_forecast(
 async def answer_forecasts(
     event: object, places: Sequence[Place], bot: Bot, *, question: Question
 ) -> None:
-    """The forecasts of *places*, two or three: a line for each, and the cards."""
+    """Reply with the forecasts of *places*, two or three: a line for each, and the cards."""
     async with bot.dots(event):
         found, met = await asyncio.gather(
             asyncio.gather(*(_found(place, bot) for place in places)), _met(event, bot, None)
@@ -82,7 +82,10 @@ def _messages_of_several(
 
 
 def offered(person: Person | None, place: Place) -> list[Item]:
-    """The places that they asked about before, and the map. Not in a group: others read there."""
+    """The places that they asked about before, and the map.
+
+    Not in a group, where others read them.
+    """
     if person is None:
         return []
     recent = map(by_code, person.recent(without=place.code))
@@ -110,7 +113,7 @@ def _messages(
 
 
 async def _met(event: object, bot: Bot, person: Person | None) -> Person | None:
-    """Who asks. None: in a group. A database that is out or slow costs no forecast."""
+    """The person who asks. None: in a group. A database that is down or slow costs no forecast."""
     user_id = private_user(event)
     if user_id is None or person is not None:
         return person

@@ -19,14 +19,14 @@ Outcome = Literal[
 
 
 def outcome_of_reply(answer: httpx.Response | Exception) -> Outcome:
-    """What became of a reply."""
+    """The outcome of a reply."""
     if isinstance(answer, httpx.Response) and answer.status_code == 400:
         return "invalid_token" if "reply token" in _message(answer).lower() else "rejected"
     return _outcome(answer)
 
 
 def outcome_of_push(answer: httpx.Response | Exception) -> Outcome:
-    """What became of a push, or of anything else that may be repeated with the same key."""
+    """The outcome of a push, or of another call that may be repeated with the same key."""
     if isinstance(answer, httpx.Response) and answer.status_code == 409:
         return "sent"  # an earlier try, whose answer did not arrive
     return _outcome(answer)

@@ -60,7 +60,7 @@ Work = Callable[[Bot], Awaitable[None]]
 
 
 async def _in_turn(event: Any, bot: Bot, work: Work, *, what: str = "") -> None:
-    """Do *work*, unless the same person's is under way: then say so instead.
+    """Do *work*, unless the same person's is under way: then ask them to wait.
 
     *what*: a name for what people tap again and again; just after its answer, nothing is done.
     """
@@ -75,7 +75,7 @@ async def _in_turn(event: Any, bot: Bot, work: Work, *, what: str = "") -> None:
 
 
 async def handle_message_event(event: Any, bot: Bot) -> None:
-    """A text: the forecast of the place that it names. Anything else: a hint, between two."""
+    """Answer a text with the forecast of its place; other messages with a hint, in private."""
     kind = getattr(event.message, "type", None)
     if kind != "text":
         if is_private(event):
@@ -101,7 +101,7 @@ async def _go_on(event: Any, bot: Bot, intent: Intent, text: str) -> None:
 
 
 async def _unless_busy(event: Any, bot: Bot, work: Work) -> None:
-    """Do *work*; in turn, where everything is locked."""
+    """Do *work*; with the lock, where everything is locked."""
     await (_in_turn(event, bot, work) if bot.locks_everything else work(bot))
 
 
@@ -145,7 +145,10 @@ def _plain_japanese(intent: Intent) -> str:
 
 
 async def handle_location_message_event(event: Any, bot: Bot) -> None:
-    """The forecast of the town at that point. In a group people show each other where to meet."""
+    """Answer with the forecast of the town at that point.
+
+    In a group people show each other where to meet.
+    """
     if not is_private(event):
         return
     await _unless_busy(event, bot, lambda bot: _answer_location(event, bot))
@@ -168,7 +171,7 @@ async def _answer_location(event: Any, bot: Bot) -> None:
 
 
 async def handle_postback_event(event: Any, bot: Bot) -> None:
-    """What the tapped button says; the taps that are repeated fast, one at a time."""
+    """Do what the tapped button says; the taps that are repeated fast, one at a time."""
     data = parse_postback(getattr(event.postback, "data", None))
     if data.get("action") == "weather" and data.get("type") in texts.KINDS:
         await _handle_own_place(event, bot, data)
@@ -180,7 +183,7 @@ async def handle_postback_event(event: Any, bot: Bot) -> None:
 
 
 async def _handle_own_place(event: Any, bot: Bot, data: dict[str, str]) -> None:
-    """Who has not set the place is asked to set it, once, and not to wait."""
+    """A person without that place is asked to set it, once, and not to wait."""
     source, kind = getattr(event, "source", None), data["type"]
     async with bot.lock.in_order(source):
         found = await look_up(event, bot, kind)
@@ -228,7 +231,7 @@ _ACTIONS: dict[str, Callable[[Any, Bot, dict[str, str]], Awaitable[None]]] = {
 
 
 async def handle_follow_event(event: Any, bot: Bot) -> None:
-    """A new friend, or an old one who is back: known from now on, and welcome."""
+    """Record a new or returning friend, and welcome them."""
     user_id = user_of(event)
     try:
         if user_id is not None:
@@ -246,7 +249,7 @@ async def handle_unfollow_event(event: Any, bot: Bot) -> None:
 
 
 async def handle_join_event(event: Any, bot: Bot) -> None:
-    """The bot was taken into a group: how to talk to it there."""
+    """Say how to talk to the bot in a group."""
     await bot.reply(event, text_message(texts.WELCOME_TO_GROUP))
 
 

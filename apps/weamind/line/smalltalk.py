@@ -147,7 +147,7 @@ def is_distress(text: str) -> bool:
 
 
 def smalltalk(text: str) -> str | None:
-    """By what it is known to be no question about the weather; None: it may be one."""
+    """The kind of small talk; None: it may be a question about the weather."""
     core = spoken(text)
     if not core:
         return _smile(text)

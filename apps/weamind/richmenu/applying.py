@@ -1,4 +1,4 @@
-"""The menu is given to LINE, and taken away again. Both can be repeated; others are left alone."""
+"""Apply the menu at LINE, and remove it again. Both can be repeated; other menus are left alone."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -27,7 +27,7 @@ def definition() -> dict[str, Any]:
 
 @cache
 def name() -> str:
-    """Ours, and how it is now."""
+    """The name of our current menu."""
     return name_of(_content(), picture())
 
 

@@ -22,7 +22,7 @@ class State:
 
     @property
     def own(self) -> tuple[Menu, ...]:
-        """Those that we made."""
+        """The menus that we created."""
         return tuple(menu for menu in self.menus if is_own(menu.name))
 
     @property
@@ -38,7 +38,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Make a new one or not; afterwards, which to remove."""
+    """Whether to create a new menu; afterwards, which to remove."""
 
     make: bool
     remove: tuple[str, ...]

@@ -53,20 +53,20 @@ class UserDatabase:
         return f"<UserDatabase {self._engine.url.render_as_string(hide_password=True)}>"
 
     def prepare(self) -> None:
-        """The tables are there, in their newest form."""
+        """Create the tables, or bring them up to date."""
         migrate(self._engine)
 
     def close(self) -> None:
-        """No connection is left."""
+        """Close all connections."""
         self._engine.dispose()
 
     def ping(self) -> None:
-        """Returns if the database answers, and has our tables."""
+        """Return if the database answers, and has our tables."""
         with self._engine.begin() as connection:
             connection.execute(select(users.c.id).limit(1))
 
     def meet(self, user_id: str, at: int) -> Person:
-        """What is known about *user_id*, who is known from now on."""
+        """What is known about *user_id*, who is created if unknown."""
         with self._engine.begin() as connection:
             person = _find(connection, user_id)
         if person is None:
@@ -75,7 +75,7 @@ class UserDatabase:
         return person or Person()
 
     def follow(self, user_id: str, at: int) -> None:
-        """They are a friend, unless they left later than *at*, in LINE's milliseconds."""
+        """Record that they are a friend, unless they left after *at*, in LINE's milliseconds."""
         self._become(user_id, at, is_active=True)
 
     def unfollow(self, user_id: str, at: int) -> None:
@@ -99,7 +99,7 @@ class UserDatabase:
             return connection.scalar(query)
 
     def set_place(self, user_id: str, kind: Kind, code: str | None, at: int) -> None:
-        """Their home or office is *code*; None: they have none."""
+        """Set their home or office to *code*; None: remove it."""
         column = users.c.home_code if kind == "home" else users.c.office_code
         change = update(users).where(users.c.line_user_id == user_id).values({column: code})
         with self._turn, self._writer.begin() as connection:
@@ -124,13 +124,13 @@ class UserDatabase:
     # ---- what could not be answered before the end of a process
 
     def keep(self, events: list[str], at: int) -> None:
-        """Another process is to answer *events*, as JSON."""
+        """Keep *events*, as JSON, for another process to answer."""
         rows = [{"event": event, "kept_at": at} for event in events]
         with self._turn, self._writer.begin() as connection:
             connection.execute(insert(unanswered), rows)
 
     def take(self, since: int) -> tuple[list[str], int]:
-        """The events that were kept, which are forgotten; how many were kept before *since*."""
+        """Remove and return the kept events; how many were kept before *since*."""
         with self._engine.begin() as connection:
             if connection.scalar(select(unanswered.c.id).limit(1)) is None:
                 return [], 0

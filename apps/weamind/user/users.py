@@ -54,27 +54,27 @@ class Users:
     # ---- questions
 
     async def ping(self) -> None:
-        """Returns if the database answers."""
+        """Return if the database answers."""
         await self._ask(self._database.ping)
 
     async def meet(self, user_id: str) -> Person:
-        """What is known about *user_id*, who is known from now on."""
+        """What is known about *user_id*, who is created if unknown."""
         return await self._ask(self._database.meet, user_id, _now())
 
     async def follow(self, user_id: str, at: int | None) -> None:
-        """They are a friend since *at*, in LINE's milliseconds."""
+        """Record that they are a friend since *at*, in LINE's milliseconds."""
         await self._ask(self._database.follow, user_id, _now() if at is None else at)
 
     async def unfollow(self, user_id: str, at: int | None) -> None:
-        """They left at *at*."""
+        """Record that they left at *at*."""
         await self._ask(self._database.unfollow, user_id, _now() if at is None else at)
 
     async def set_place(self, user_id: str, kind: Kind, code: str | None) -> None:
-        """Their home or office is *code*; None: they have none."""
+        """Set their home or office to *code*; None: remove it."""
         await self._ask(self._database.set_place, user_id, kind, code, _now())
 
     async def record(self, user_id: str, code: str) -> None:
-        """They asked about *code*."""
+        """Record a query for *code*."""
         await self._ask(self._database.record, user_id, code, _now())
 
     async def delete(self, user_id: str) -> bool:

@@ -22,7 +22,7 @@ LAST_KEY = "weather:{provider}:last:v2:{place.code}"
 _LOAD_TIMEOUT = 5.0
 """More than any provider's deadline: theirs says what went wrong, this one only ends it."""
 _LOCK_TTL = 1.5
-"""Short, so that who takes over from a process that died can still answer in time."""
+"""Short, so that a process that takes over from one that died can still answer in time."""
 _log = logging.getLogger(__name__)
 
 
@@ -117,7 +117,7 @@ class Forecasts:
             return error.forecast
 
     async def _recall(self, place: Place, found: Forecast | WeatherUnavailable) -> Forecast:
-        """What to keep as the last one known; an error: there is none, and it is why."""
+        """What to store as the last known forecast; an error: there is none, and why."""
         if isinstance(found, WeatherUnavailable):
             raise found
         return found

@@ -76,7 +76,7 @@ class Hazards:
         return tuple(hazard for hazard in bulletin.hazards if hazard.county == place.county)
 
     async def aclose(self) -> None:
-        """No connection is left."""
+        """Close all connections."""
         await self._downloads.aclose()
 
     async def _load(self) -> Bulletin:

@@ -67,7 +67,7 @@ _QUESTION = {
 }
 _AIR_QUESTION = {"current": "us_aqi", "timezone": "Asia/Taipei"}
 _AIR_DEADLINE = 1.5
-"""What the air quality may take, in seconds: no forecast waits longer for it."""
+"""Seconds that the air quality may take: no forecast waits longer for it."""
 _UNITS = {celsius: ["°C"], felt_celsius: ["°C"], percent: ["%"], wind_speed: ["m/s", "ms"]}
 T = TypeVar("T")
 
@@ -121,7 +121,7 @@ class OpenMeteo:
         return None
 
     async def aclose(self) -> None:
-        """No connection is left."""
+        """Close all connections."""
         await self._downloads.aclose()
         if self._air is not None:
             await self._air.aclose()
@@ -214,7 +214,7 @@ def _days(body: dict[str, Any], now: datetime) -> Iterable[Day]:
 
 
 def _highest(values: Iterable[int | None]) -> int | None:
-    """The highest of all. None: one is not known, and might have been higher."""
+    """The highest of all values. None: one is not known, and might have been higher."""
     known = list(values)
     return None if None in known else max(value for value in known if value is not None)
 

@@ -1,4 +1,4 @@
-"""A provider that answers 429 is left alone, by all processes that share a store, for as long."""
+"""A provider that answers 429 is not asked for a while, by all processes that share a store."""
 
 from time import monotonic
 
@@ -33,7 +33,7 @@ class Pause:
             raise WeatherUnavailable(self._provider, Reason.RATE_LIMITED, retry_after=left)
 
     async def begin(self, error: WeatherUnavailable) -> None:
-        """If *error* says that we ask too often, a pause begins, for all."""
+        """If *error* says that we ask too often, begin a pause, for all processes."""
         if error.reason is not Reason.RATE_LIMITED:
             return
         rest = _REST if error.retry_after is None else error.retry_after

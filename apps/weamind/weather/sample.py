@@ -51,7 +51,7 @@ class Sample:
         delay: float = 0.0,
         clock: Callable[[], datetime] = lambda: datetime.now(TAIPEI),
     ) -> None:
-        """ValueError: no such delay."""
+        """ValueError: the delay is not valid."""
         if not 0 <= delay < math.inf:
             raise ValueError("a delay must be a number of seconds, 0 or more")
         self._delay = delay
@@ -63,7 +63,7 @@ class Sample:
         return make_up(place, now=self._clock())
 
     async def aclose(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there are no connections."""
 
 
 def make_up(place: Place, *, now: datetime) -> Forecast:

@@ -1,4 +1,4 @@
-"""Which provider: by the name that the settings have for it."""
+"""Chooses the provider by its name in the settings."""
 
 from . import cwa, open_meteo, sample
 from .download import DEADLINE

@@ -120,7 +120,7 @@ async def test_a_busy_loop_is_late(under: Conditions) -> None:
 
 @with_conditions("busy")
 def test_a_busy_interpreter_is_late(under: Conditions) -> None:
-    """A thread that sleeps shortly wakes up when the other one lets go of the interpreter."""
+    """A thread that sleeps briefly wakes up when the other one releases the interpreter."""
     with under.for_a_test(coroutine=False):
         since = time.perf_counter()
         for _ in range(10):

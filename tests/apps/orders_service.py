@@ -25,7 +25,7 @@ def is_problem(answer: httpx.Response, status: int) -> dict[str, Any]:
 
 
 def is_refused(answer: httpx.Response, status: int, message: str | None = None) -> int:
-    """A duplicate is told so politely; for how long."""
+    """A duplicate gets a polite refusal. Returns its Retry-After."""
     problem = is_problem(answer, status)
     seconds = int(answer.headers["Retry-After"])
     assert problem["retryAfter"] == seconds >= 1

@@ -553,7 +553,7 @@ async def test_a_database_that_hangs_is_out(postgres: Postgres, valkey: Server) 
     async with served(valkey.url, postgres.new_database(), timeouts=timeouts) as client:
         is_placed(await client.post("/orders", json=TEA))
         with postgres.frozen():
-            async with asyncio.timeout(20):  # hung for ever, before
+            async with asyncio.timeout(20):  # hung for ever before
                 answers = await asyncio.gather(*(ask_in_vain(client, n) for n in range(1, 31)))
                 for answer in answers:
                     is_problem(answer, 503)

@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_orders_service_runs_in_uvicorn(tmp_path: Path, valkey: Server) -> None:
-    """With settings from `.env`, and a database in the working folder; ends without a word."""
+    """With settings from `.env`, and a database in the working folder; it ends without output."""
     (tmp_path / ".env").write_text(f"REDIS_URL={valkey.url}\n")
     port = free_port()
     program = [sys.executable, "-m", "uvicorn", "apps.orders.main:app", "--port", str(port)]

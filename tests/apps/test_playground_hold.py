@@ -55,7 +55,7 @@ def test_who_asks_when_the_last_lease_ends_is_answered(monkeypatch: pytest.Monke
 def test_a_page_that_opens_when_the_last_lease_ends_sees_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Ann lets go before the first line of the stream is read; what Ben does then is shown."""
+    """Ann releases before the first line of the stream is read; what Ben does then is shown."""
     streams: list[AsyncGenerator[str, None]] = []
 
     def kept(lines: AsyncGenerator[str, None]) -> Response:

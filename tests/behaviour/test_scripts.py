@@ -368,7 +368,7 @@ def lives(script: Script, key: str = "key") -> bool:
 
 
 def test_a_free_key_is_taken_once(server: Server) -> None:
-    """Who has it is said, and keeps it for as long as before."""
+    """The reply names the holder, which keeps it for as long as before."""
     script = Script(server, "hold_acquire")
     assert script(["key"], LEASE, MINUTE) is None
     assert script.client.get("key") == LEASE and lives(script)
@@ -427,7 +427,7 @@ def test_an_extension_of_a_permit_lengthens_and_only_a_release_shortens(server: 
 
 
 def test_permits_are_taken_up_to_the_limit(server: Server) -> None:
-    """Who asks for one more hears who is the first to expire; the key lives as long as they do."""
+    """One more is refused, with the permit that expires first; the key lives as long as they do."""
     script = Script(server, "hold_permit")
     now = script.now_us() // 1000
     assert script(["key"], LEASE, MINUTE, 2) is None and lives(script)
@@ -577,7 +577,7 @@ def test_a_schedule_without_records_has_the_last_fire(server: Server) -> None:
 
 
 def test_calls_are_counted_up_to_the_burst(server: Server) -> None:
-    """Each once; then it is said after how long the next one would be counted."""
+    """Each once; then the reply says after how long the next one would be counted."""
     script = Script(server, "throttle")
     second = 1_000_000
 

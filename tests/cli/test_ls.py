@@ -53,7 +53,7 @@ def test_a_limit_that_is_no_number_is_refused_in_words(valkey: Server) -> None:
 
 
 def test_a_pipe_gets_no_colours_and_no_remarks(shop: Shop) -> None:
-    """The table is the same; what is said beside it goes to stderr."""
+    """The table is the same; remarks go to stderr."""
     done = run(shop.url, "ls")
     assert "\x1b" not in done.out + done.err and "keys:" not in done.out
 

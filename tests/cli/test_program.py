@@ -51,7 +51,7 @@ def test_a_wrong_argument_of_a_command_shows_the_usage_of_that_command() -> None
 
 
 def test_streams_that_are_closed_or_full_end_it_without_a_traceback(valkey: Server) -> None:
-    """`>&-` loses what is written; a full disk is said, and is an error."""
+    """`>&-` loses the output; a full disk is reported as an error."""
     command = " ".join([*COMMAND, "completion", "bash"])
     for redirection, code in ((">&-", 0), (">&- 2>&- <&-", 0), (">/dev/full", 2)):
         done = subprocess.run(

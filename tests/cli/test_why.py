@@ -41,7 +41,7 @@ def test_it_says_what_a_person_needs_to_know(shop: Shop) -> None:
 
 
 def test_a_holder_that_has_ended_is_named(shop: Shop) -> None:
-    """Its process is not there any longer: the key expires, or can be freed now."""
+    """Its process has ended: the key expires, or can be freed now."""
     code = (
         "import sys; from dibs import Dibs; dibs = Dibs(sys.argv[1], namespace='shop:');"
         "print(dibs.try_hold('job:dead', ttl=600) is not None)"

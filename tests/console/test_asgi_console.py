@@ -394,7 +394,7 @@ async def test_a_viewer_that_reads_nothing_loses_its_place(
 
 
 async def test_nothing_is_read_any_more_when_the_shutdown_is_complete(valkey: Server) -> None:
-    """The application that hears so may close the client at once."""
+    """The application may close the client as soon as the shutdown is complete."""
     messages = ["lifespan.startup", "lifespan.shutdown"]
     said: list[tuple[str, bool]] = []
 

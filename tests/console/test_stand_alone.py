@@ -86,7 +86,7 @@ def test_the_address_lets_in_one_browser_and_nobody_else(valkey: Server) -> None
 
 
 def test_a_signal_ends_it(valkey: Server) -> None:
-    """Ctrl-C or SIGTERM: exit code 0, and nothing more is said."""
+    """Ctrl-C or SIGTERM: exit code 0, and no further output."""
     with started("--url", valkey.url) as (_, _, process):
         process.send_signal(signal.SIGTERM)
         said, complaints = process.communicate()

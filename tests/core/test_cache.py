@@ -66,7 +66,7 @@ TOKEN = token_maker(b"0123456789abcdef", b"web-1:42", 7)()
 
 
 def stored(payload: bytes = b'{"soup": 3}', *, took: float = 0.5) -> bytes:
-    """A value as it stands in the store."""
+    """A value as it is stored."""
     codec = JsonCodec(None)
     return frame(codec.name, codec.fingerprint, 1_700_000_000.0, took, payload)
 

@@ -41,7 +41,7 @@ def test_json_comes_back(value: Any) -> None:
 
 @given(st.binary(max_size=200))
 def test_foreign_bytes_never_raise(data: bytes) -> None:
-    """Anything may stand in a key."""
+    """A key may hold anything."""
     unframe(data)
     unframe(b"dibs1 " + data)
 

@@ -134,7 +134,7 @@ def test_a_large_request_that_is_still_being_sent_is_not_silence() -> None:
 
 
 def test_a_request_that_is_not_written_yet_is_not_waited_for() -> None:
-    """It stands behind a loop that has not come to write it."""
+    """It waits for a loop that has not written it yet."""
     machine, channel = connected()
     channel.queue.append((Waiter(), request()))
     channel.unsent.append(b"x")

@@ -398,7 +398,7 @@ class Shop:
     ],
 )
 def test_a_template_tells_calls_apart(text: str, function: Any, ignore: Any) -> None:
-    """By a field; or there is nothing to tell apart, or it is said that it makes no difference."""
+    """By a field; or there is nothing to tell apart, or it was declared irrelevant."""
     check_fields(text, function, check_ignored(text, function, ignore))
 
 

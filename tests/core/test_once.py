@@ -223,7 +223,7 @@ def test_retry_after_of_one_that_is_done_is_what_the_store_says() -> None:
 
 
 def test_how_long_a_crash_blocks_the_key() -> None:
-    """The window, at least a second, ten at most, if nothing is said."""
+    """By default the window, at least a second, ten at most."""
     asked = [(0.001, 1), (1, 1), (5, 5), (10, 10), (timedelta(days=1), 10)]
     for window, lease in asked:
         assert chosen(window=window).lease == lease

@@ -76,7 +76,7 @@ def test_a_refusal_says_whether_anything_has_changed() -> None:
 
 
 def test_who_waits_counts_expired_permits_as_well() -> None:
-    """Full is full until one is given back; an expiry is waited for by a timer."""
+    """Full is full until one is released; an expiry is waited for by a timer."""
     assert is_full(3, LIMITED) and is_full(4, LIMITED) and not is_full(2, LIMITED)
     assert count_request(b"k").payload == pack("ZCARD", b"k")
 

@@ -138,7 +138,7 @@ def test_a_clock_that_is_behind_sees_that_it_was_done() -> None:
 
 
 def test_of_several_missed_fires_the_last_one_is_run_late() -> None:
-    """missed="once": it stands for all of them, and the others are counted."""
+    """missed="once": it replaces all of them, and the others are counted."""
     step = next_step(HOURLY, NOON - 5 * HOUR, NOON + 20 * MINUTE, "once", None)
     assert step.run == NOON and step.missed == 4
 

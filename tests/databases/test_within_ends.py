@@ -1,4 +1,4 @@
-"""Redis hears *done* only of an outermost commit; else it would replay what is not there."""
+"""Redis gets *done* only after an outermost commit; else it would replay what is not stored."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_claim_is_recorded_in_djangos_open_transaction(
 def test_a_claim_waits_for_the_end_of_the_callers_session(
     dibs: Dibs, valkey: Server, engine: Any, database: Database, inside: bool, end: str
 ) -> None:
-    """Committed: done. Rolled back, or closed without a word: free. Before: running."""
+    """Committed: done. Rolled back, or closed without a commit: free. Before: running."""
     with Session(engine) as session:
         with dibs.claim("order:c7", **DONE) as claim:
             with claim.within(session) as done:

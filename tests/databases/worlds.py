@@ -45,7 +45,7 @@ class World:
         raise AssertionError("each has its own")
 
     async def close(self) -> None:
-        """Give back connections."""
+        """Release the connections."""
 
     # ---- dibs
 

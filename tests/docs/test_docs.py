@@ -106,7 +106,7 @@ def _patiently(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def test_a_busy_server_does_not_disturb_an_example(valkey: Server, patient: None) -> None:
-    """It is silent for longer than the default budget, and the example goes on guarded."""
+    """It is silent for longer than the default budget, and the example stays guarded."""
     with FaultProxy(valkey.port) as slow:
         slow.delay(replies=0.4)
         _run(compile("assert dibs.try_hold('order:1', ttl=60).guarded", "page", "exec"), slow.url)
@@ -269,7 +269,7 @@ GUIDES = [page for page in DOCS if page.parent.name in FOLDERS]
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_guide_ends_with_the_next_step(page: Path) -> None:
-    """Its last paragraph links to where a reader goes on."""
+    """Its last paragraph links to the next page for a reader."""
     last = page.read_text("utf-8").rstrip().rpartition("\n\n")[2]
     assert LINK.search(last), last
 

@@ -80,7 +80,7 @@ assert [post("/bookings/", "k-1", room) for _ in range(2)] == [(201, None), (201
 
 
 def test_the_django_project_does_what_its_table_says(valkey: Server, tmp_path: Path) -> None:
-    """Settings, views and URLs of the page, as they stand there."""
+    """Settings, views and URLs of the page, unchanged."""
     write_files("frameworks/django.md", tmp_path, valkey.url)
     run_in(tmp_path, DJANGO)
 
@@ -194,7 +194,7 @@ def test_the_flask_bot_answers_what_it_has_when_it_is_told_to_end(
 
 
 def test_the_tests_of_a_line_bot_pass(valkey: Server, tmp_path: Path) -> None:
-    """mybot.py and test_bot.py, as they stand in the manual of local-line."""
+    """mybot.py and test_bot.py, as printed in the manual of local-line."""
     write_files(LOCAL_LINE, tmp_path, valkey.url)
     options = "def local_line_options(): return {'webhook_timeout': 30.0}"  # for a busy machine
     (tmp_path / "conftest.py").write_text(f"import pytest\n@pytest.fixture\n{options}\n")
@@ -391,7 +391,7 @@ def test_alerts_name_metrics_that_exist() -> None:
 
 
 def test_every_alert_has_a_row() -> None:
-    """What to do is said for each rule of deploy/alerts.yml."""
+    """Each rule of deploy/alerts.yml has a row that says what to do."""
     rules = yaml.safe_load((ROOT / "deploy/alerts.yml").read_text("utf-8"))["groups"][0]["rules"]
     text = (DOCS / "monitoring.md").read_text("utf-8")
     for rule in rules:

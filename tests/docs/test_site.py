@@ -71,7 +71,7 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path, built: dict[Path, Pag
 
 
 def test_sync_and_async_are_pairs(site: Path) -> None:
-    """Code for threads and for asyncio stands in one pair, each half with its label."""
+    """Code for threads and for asyncio is one pair, each half with its label."""
     text = (site / "quickstart.html").read_text("utf-8")
     assert text.count('class="pair ') >= 3
     assert text.count('class="half-label"') == 2 * text.count('class="pair ')

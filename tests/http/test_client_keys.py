@@ -1,4 +1,4 @@
-"""Idempotency-Key: how it is read, and to whom a key belongs."""
+"""Idempotency-Key: how it is read, and whose it is."""
 
 from typing import Any
 

@@ -120,7 +120,7 @@ async def test_a_request_waits_for_the_one_before(valkey: Server) -> None:
 
 
 async def test_several_leases_of_one_request(valkey: Server) -> None:
-    """All or none: where the second is refused, the first is given back; equal ones are one."""
+    """All or none: where the second is refused, the first is released; equal ones are one."""
     app = FastAPI()
     both = [Depends(held("shop:{shop}", ttl=30)), Depends(held("order:{id}", ttl=30))]
 
@@ -268,7 +268,7 @@ async def test_the_lease_ends_before_the_last_piece_is_sent(valkey: Server) -> N
 
 
 async def test_a_lease_that_the_endpoint_releases_is_not_late(valkey: Server) -> None:
-    """With on_late="raise" too: it was given back, not lost, and the answer is sent."""
+    """With on_late="raise" too: it was released, not lost, and the answer is sent."""
     app, frames = FastAPI(), Frames(valkey)
 
     @app.get("/{id}")

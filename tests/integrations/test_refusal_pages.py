@@ -156,7 +156,7 @@ async def test_a_handler_of_starlette_makes_a_page_of_a_refusal(valkey: Server) 
 
 
 async def test_a_page_has_the_headers_of_its_refusal(valkey: Server) -> None:
-    """Without a word of the handler; what it sets itself stays."""
+    """Without any code in the handler; what it sets itself stays."""
     app = shop()
 
     async def bare(request: Request, error: Any) -> Response:

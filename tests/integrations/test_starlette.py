@@ -63,7 +63,7 @@ def is_replay(response: httpx.Response) -> bool:
 
 
 class Till:
-    """Endpoints that count, and wait to be let go."""
+    """Endpoints that count, and wait to be released."""
 
     def __init__(self) -> None:
         self.runs = 0

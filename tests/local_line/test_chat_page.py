@@ -538,7 +538,7 @@ async def _last_number(line: LocalLine) -> int:
 
 
 def test_a_call_that_is_not_served(page: Any, stage: Stage) -> None:
-    """It stands there in red, and leads to LINE's own page."""
+    """It is shown in red, and links to LINE's own page."""
     with pytest.raises(AssertionError):
         stage.call("POST", "/v2/bot/teleport", json={"to": "moon"})
     row = page.locator("#wire .unknown")
@@ -614,7 +614,7 @@ def test_taken_back_and_answered(page: Any, stage: Stage) -> None:
 
 
 def test_a_bot_is_told_that_it_is_mentioned(page: Any, stage: Stage) -> None:
-    """In a group the bot can be named; it is told that it is meant."""
+    """In a group the bot can be mentioned; the event says so."""
     page.get_by_label("群組", exact=True).check()
     page.get_by_role("button", name="更多").click()
     page.get_by_role("button", name="@ 機器人").click()

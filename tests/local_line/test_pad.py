@@ -59,7 +59,7 @@ def test_a_container_is_checked_at_its_lines() -> None:
 
 @pytest.mark.parametrize("wrap", [lambda it: it, lambda it: [it], lambda it: {"messages": [it]}])
 def test_a_message_a_list_and_a_request(wrap: Any) -> None:
-    """Each can be pasted as it stands in a program."""
+    """Each can be pasted as it is written in a program."""
     assert look(json.dumps(wrap(text("早")))).messages == [text("早")]
     wrong = look(json.dumps(wrap({"type": "text"}), indent=1))
     assert wrong.refusal == "The request body has 1 error(s)"

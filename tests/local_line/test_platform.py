@@ -63,7 +63,7 @@ Json = dict[str, Any]
 
 
 class Bot:
-    """A bot that keeps what it gets, and answers what it is told to."""
+    """A bot that records what it gets, and answers as scripted."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
@@ -92,7 +92,7 @@ class Bot:
 
 
 class Clock:
-    """A time that goes on when it is told to."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000.0
@@ -379,7 +379,8 @@ async def test_it_needs_to_know_where_the_bot_is() -> None:
 
 
 async def test_a_reply_through_the_sdk() -> None:
-    """What LINE's own client sends is in the chat, with its quick replies, until more is said."""
+    """What LINE's own client sends is in the chat, with its quick replies, until the next
+    message."""
     items = [{"type": "action", "action": {"type": "message", "label": "臺北", "text": "臺北"}}]
     message = {"type": "text", "text": "哪裡？", "quickReply": {"items": items}}
     async with stage() as (line, bot):
@@ -399,7 +400,7 @@ async def test_a_reply_through_the_sdk() -> None:
 
 
 async def test_a_reply_token_works_once() -> None:
-    """Then it is as good as one that never existed: 400, and nothing is said."""
+    """Then it is like one that never existed: 400, and no message."""
     async with stage() as (line, bot):
         await line.say("嗨")
         token = bot.events[0]["replyToken"]
@@ -756,7 +757,7 @@ BAD = [
 
 @pytest.mark.parametrize(("message", "property", "sentence"), BAD)
 async def test_what_line_refuses_is_refused(message: Any, property: str, sentence: str) -> None:
-    """400, and the first mistake stands there with its place, as LINE names it."""
+    """400, and the first error with its place, as LINE names it."""
     with pytest.raises(Refusal) as refused:
         check_messages({"messages": [*HELLO, message]})
     body = json.loads(bytes(refused.value.response().body))

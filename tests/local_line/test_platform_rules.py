@@ -208,7 +208,7 @@ async def test_the_quota_counts_everybody_who_gets_it() -> None:
 
 
 async def test_a_plan_without_a_quota_says_so() -> None:
-    """A plan without an end says so."""
+    """A plan without a limit says so."""
     async with stage(quota=None) as (line, _), caller(line) as api:
         assert (await api.get(f"{SEND}/quota")).json() == {"type": "none"}
 
@@ -217,7 +217,8 @@ async def test_a_plan_without_a_quota_says_so() -> None:
 
 
 async def test_too_many_calls_are_refused_as_line_does() -> None:
-    """By route and method, as in LINE's table: 429 in LINE's words; after the time it goes on."""
+    """By route and method, as in LINE's table: 429 in LINE's words; after the time calls work
+    again."""
     clock = Clock()
     async with stage(clock=clock) as (line, _), caller(line) as api:
         for _ in range(60):

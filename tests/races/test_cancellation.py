@@ -109,7 +109,7 @@ async def test_a_hold_is_cancelled_at_every_suspension(
             if not await run_cancelled_at(step, scenario(dibs)):
                 assert step > 0
                 return
-            # The same object goes on working, and at once.
+            # The same object works at once afterwards.
             async with dibs.hold("user:1", ttl=60, wait=5):
                 pass
         await nothing_is_left(valkey)
@@ -247,7 +247,7 @@ async def test_two_lost_leases_around_one_body(valkey: Server) -> None:
 
 
 async def test_a_repeated_acquire_whose_caller_is_cancelled(valkey: Server) -> None:
-    """The second connection takes the key: it is given back, and the first copy takes nothing."""
+    """The second connection takes the key: it is released, and the first copy takes nothing."""
     with FaultProxy(valkey.port) as proxy:
         async with AsyncDibs(proxy.url, budget=4) as dibs:
             await dibs.peek("warm:up")

@@ -119,8 +119,8 @@ def test_clearing_gives_up_what_was_left_open(valkey: Server) -> None:
 
 
 async def test_clearing_leaves_a_creators_claims_alone(valkey: Server) -> None:
-    """A job that was started inside a claim tidies up behind itself: the claim goes on, is kept
-    alive, and its result is kept."""
+    """A job that was started inside a claim cleans up after itself: the claim continues, is
+    renewed, and its result is stored."""
     async with AsyncDibs(valkey.url, budget=5) as dibs:
 
         async def job() -> int:

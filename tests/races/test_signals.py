@@ -31,7 +31,7 @@ def use_it_inside_its_own_lock(url: str) -> list[bool]:
 
 
 def test_a_handler_does_not_wait_for_its_own_thread(valkey: Server, spawn: Spawn) -> None:
-    """The interrupted code has the lock: the handler goes on, it does not wait for ever."""
+    """The interrupted code has the lock: the handler continues, it does not wait for ever."""
     assert spawn(use_it_inside_its_own_lock, valkey.url).result(within=90) == [True, True, True]
 
 

@@ -208,7 +208,7 @@ class Host:
         """What arrived while it was stopped."""
 
     def receive(self, session: Session, data: bytes) -> None:
-        """Execute *data*, now or when it goes on."""
+        """Execute *data*, now or when the server resumes."""
         if self.stops:
             self._held.append((session, data))
         else:
@@ -229,7 +229,7 @@ class Host:
 
 
 class Network:
-    """All lines, and what becomes of new ones."""
+    """All connections, and what happens to new ones."""
 
     def __init__(self, loop: "SimulatedLoop", seed: str) -> None:
         self.loop = loop

@@ -33,7 +33,7 @@ gc.freeze()
 
 
 class Outcome(NamedTuple):
-    """What became of one run."""
+    """The outcome of one run."""
 
     workload: str
     seed: int

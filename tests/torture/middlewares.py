@@ -99,7 +99,7 @@ class CorrectMiddleware:
         return key[1:-1] if quoted else key
 
     async def read(self, receive: Receive) -> tuple[bytes | None, Receive]:
-        """The whole body, and a receive that starts over and then goes on."""
+        """The whole body, and a receive that replays it and then continues."""
         messages: list[Message] = []
         while not messages or messages[-1].get("more_body"):
             messages.append(await receive())
@@ -114,7 +114,7 @@ class CorrectMiddleware:
     async def run(
         self, key: bytes, body: bytes, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Let the app do the work, and remember what came of it."""
+        """Let the app do the work, and remember its result."""
         record = self.records[key] = Record(body)
 
         async def whole(*answer: Any) -> None:
@@ -143,7 +143,7 @@ class CorrectMiddleware:
         return [(name, value) for name, value in headers if name not in PERSONAL]
 
     def forget(self, key: bytes, record: Record) -> None:
-        """Nothing came of it that must be remembered."""
+        """Forget the claim: there is no result to remember."""
         if self.records.get(key) is record:
             del self.records[key]
         record.ended.set()

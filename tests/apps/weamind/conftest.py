@@ -49,7 +49,7 @@ def is_busy(message: dict[str, Any]) -> bool:
 
 
 class Gate(Sample):
-    """A provider whose forecasts come when the test says so."""
+    """A provider whose forecasts arrive when the test releases them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -214,7 +214,7 @@ def start_bots(tmp_path: Path) -> Iterator[Callable[..., list[Process]]]:
 
 @pytest.fixture
 def frozen(own_server: Server) -> Iterator[Server]:
-    """A Valkey to freeze; it goes on at the end."""
+    """A Valkey to freeze; it resumes at the end."""
     yield own_server
     with contextlib.suppress(Exception):
         own_server.thaw()

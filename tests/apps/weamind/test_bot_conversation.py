@@ -50,7 +50,7 @@ def test_only_clear_words_delete(words: str, sure: str | None) -> None:
 
 
 async def test_another_text_closes_the_question_whether_to_delete(run_bot: RunBot) -> None:
-    """Who goes on talking and then says 確定 is asked again, and loses nothing."""
+    """A person who changes the subject and then says 確定 is asked again, and loses nothing."""
     async with run_bot() as bot:
         me = Talk(bot)
         assert (await me.say("刪除我的資料"))["text"] == texts.DELETE_SURE

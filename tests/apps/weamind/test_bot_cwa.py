@@ -83,7 +83,7 @@ async def test_cwa_is_broken(
 async def test_cwa_leaves_something_out(
     run_bot: RunBot, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    """The card is without it; nothing stands there in its place."""
+    """The card omits it; nothing replaces it."""
     body = copy.deepcopy(TOWNSHIP)
     elements(body)[:] = [each for each in elements(body) if each["ElementName"] != missing]
     async with bot_on(run_bot, monkeypatch, saying(body)) as bot:

@@ -1,4 +1,4 @@
-"""What the bot says to whom: texts, places, taps, settings, groups, and goodbyes."""
+"""The bot's answers: texts, places, taps, settings, groups, and goodbyes."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_a_text_is_answered_by_the_places_in_it(run_bot: RunBot) -> None:
 
 
 async def test_a_location_is_answered_by_its_town(run_bot: RunBot) -> None:
-    """The town at that point; at sea and abroad it is said that there is none."""
+    """The town at that point; at sea and abroad the bot says that there is none."""
     async with run_bot() as bot:
         me = Talk(bot)
         assert (await me.at(25.0337, 121.5645))["altText"].startswith("臺北市信義區")

@@ -45,7 +45,7 @@ def counted(service: ProcessingLockService, name: str, **labels: str) -> float:
 
 
 def test_one_at_a_time(service: ProcessingLockService, valkey: Server) -> None:
-    """Taken, refused, given back, taken again; the key is the seed's, with an owner's token."""
+    """Taken, refused, released, taken again; the key is the seed's, with an owner's token."""
     assert service.try_acquire_lock(KEY, 5)
     assert valkey.keys() == [KEY] and valkey.client().get(KEY) != b"1"
     assert 0 < valkey.client().pttl(KEY) <= 5000
@@ -279,7 +279,7 @@ async def test_one_refusal_of_a_window_is_answered(valkey: Server) -> None:
 async def test_no_ids_in_what_the_lock_logs(
     valkey: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is said about a turn is joined by a short random mark, and tells nothing else."""
+    """Log lines about a turn share a short random mark, and reveal nothing else."""
     caplog.set_level(logging.DEBUG)
     async with AsyncDibs(valkey.url) as dibs:
         lock = ProcessingLock(dibs, counted_in=Metrics())

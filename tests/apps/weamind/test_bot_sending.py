@@ -1,4 +1,4 @@
-"""Sending: one reply for each token, and what becomes of those that LINE does not take."""
+"""Sending: one reply for each token, and the outcome of those that LINE refuses."""
 
 from __future__ import annotations
 

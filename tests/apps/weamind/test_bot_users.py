@@ -205,7 +205,7 @@ async def test_a_database_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 async def test_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
-    """It is said at the start, and nothing is left open."""
+    """The start fails with a message, and nothing is left open."""
     from sqlalchemy.exc import SQLAlchemyError
 
     with pytest.raises(SQLAlchemyError):

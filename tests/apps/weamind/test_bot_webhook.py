@@ -254,7 +254,7 @@ async def test_one_after_the_other_where_there_is_room_for_one() -> None:
 
 
 async def test_an_event_that_hangs_is_given_up() -> None:
-    """It does not keep its place for ever, nor the others from theirs."""
+    """It does not occupy its place for ever, nor block the others."""
     metrics = Metrics()
     hanging = asyncio.Event()
 
@@ -272,7 +272,7 @@ async def test_an_event_that_hangs_is_given_up() -> None:
 
 
 async def test_what_is_not_done_in_time_is_cut() -> None:
-    """The end of the process has a deadline; how many were cut is said and counted."""
+    """The end of the process has a deadline; how many were cut is logged and counted."""
     metrics = Metrics()
     hanging = asyncio.Event()
 

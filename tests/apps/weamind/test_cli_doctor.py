@@ -1,4 +1,5 @@
-"""`doctor`: what works is said so, what does not has exactly one fix, and no secret is shown."""
+"""`doctor`: each part that works is confirmed, each other has exactly one fix, and no secret is
+shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`richmenu apply | show | remove`: what is said, and which exit code the shell gets."""
+"""`richmenu apply | show | remove`: the output and the exit code."""
 
 from __future__ import annotations
 

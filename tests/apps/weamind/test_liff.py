@@ -297,7 +297,7 @@ async def test_line_cannot_say_whose_it_is(sqlite: str) -> None:
 
 @pytest.mark.parametrize("call", ["verify", "profile"])
 async def test_while_line_hangs_the_page_gets_a_503(sqlite: str, call: str) -> None:
-    """503 after the time that LINE may take; what was under way is let go."""
+    """503 after the time that LINE may take; pending requests are dropped."""
     async with visiting_page(sqlite, longest=0.3) as visit:
         visit.line.hangs_at = call
         answers = await asyncio.gather(*(visit.me() for _ in range(20)))
@@ -647,7 +647,7 @@ def test_a_person_sets_home_and_office(phone: Phone) -> None:
 
 
 def test_a_confirmation_does_not_outlive_a_change(phone: Phone) -> None:
-    """Who goes on choosing does not read that it is saved."""
+    """A person who continues to choose does not read that it is saved."""
     phone.open()
     phone.choose("住家", "臺北市", "信義區")
     phone.button("儲存").click()
@@ -721,7 +721,7 @@ def test_line_is_out_and_comes_back(phone: Phone) -> None:
 
 
 def test_the_sdk_does_not_come(phone: Phone) -> None:
-    """Then there is nothing to do but to say so."""
+    """Then the page can only say so."""
     phone.page.route(SDK, lambda route: route.abort())
     phone.open()
     expect(phone.page.get_by_role("alert")).to_contain_text("聊天室輸入「設定」")

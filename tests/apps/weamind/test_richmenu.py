@@ -322,7 +322,7 @@ async def test_a_line_that_hangs() -> None:
 
 
 async def test_an_older_one_that_stays() -> None:
-    """It is said how many are left, and the next time they go."""
+    """The output says how many are left, and the next run removes them."""
     async with account() as (line, channel):
         put(line, OLDER, shown=True)
         line.fail_next(f"{MENU}/{{richMenuId}}", status=500)

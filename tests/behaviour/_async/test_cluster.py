@@ -69,7 +69,7 @@ async def test_a_slot_that_is_half_moved_is_guarded(start_server: StartServer) -
 async def test_waiting_renewing_and_claims_in_a_slot_that_is_half_moved(
     start_server: StartServer,
 ) -> None:
-    """What needs one key goes on as ever."""
+    """Operations on one key continue to work."""
     servers = start_cluster(start_server)
     source, target, _ = owner_first(slot_of("user:1"), servers)
     open_slot(slot_of("user:1"), source, target)
@@ -157,7 +157,7 @@ async def test_the_outage_of_a_node_that_was_replaced_ends_in_the_log(
 async def test_a_release_for_a_node_that_died_goes_to_its_successor(
     start_server: StartServer,
 ) -> None:
-    """The replica has the key: it is given back there, long before its ttl is over."""
+    """The replica has the key: it is released there, long before its ttl is over."""
     masters, replicas = start_replicated_cluster(start_server)
     async with AsyncDibs(url_of(masters), budget=0.5) as dibs:
         key = next(f"user:{n}" for n in range(99) if SHARE <= slot_of(f"user:{n}") < 2 * SHARE)

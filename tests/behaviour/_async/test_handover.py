@@ -94,7 +94,7 @@ async def test_a_token_is_worth_nothing_after_it_was_used(valkey: Server) -> Non
 
 
 async def test_a_redelivered_job_is_handed_the_result(valkey: Server) -> None:
-    """With `replay`, a second delivery of a job that is done gets what came of it."""
+    """With `replay`, a second delivery of a finished job gets its result."""
     async with AsyncDibs(valkey.url, budget=5) as dibs:
         options: dict[str, Any] = {"window": 600, "after": "replay"}
         options["token"] = await handed_over(dibs, after="replay")
@@ -521,7 +521,7 @@ async def test_a_claim_ends_as_usual_before_its_note_was_brought(own_server: Ser
 
 
 async def test_a_note_in_an_outage_is_brought_later(own_server: Server) -> None:
-    """False, and an `outage` event; the claim goes on, and the next renewal brings the note."""
+    """False, and an `outage` event; the claim continues, and the next renewal stores the note."""
     events: list[Event] = []
     async with (
         AsyncDibs(own_server.url, budget=0.3, listeners=[events.append]) as one,

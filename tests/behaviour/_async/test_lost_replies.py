@@ -9,7 +9,7 @@ from .outages import timed
 
 
 async def test_a_reply_lost_by_a_reset_leaves_the_lease_ours(line: FaultProxy) -> None:
-    """The server took the key for us, the line broke before it could say so: ours, not Busy."""
+    """The server granted the key, the connection broke before the reply: it is ours, not Busy."""
     async with AsyncDibs(line.url, budget=1) as dibs:
         await timed(dibs, "warm:up")
         line.cut_after_request(match=b"user:1")
@@ -72,7 +72,7 @@ async def test_a_late_copy_of_a_repeated_request_takes_no_key(valkey: Server) ->
 
 
 async def test_a_release_whose_reply_is_lost_is_a_release(valkey: Server) -> None:
-    """The server gave the key back, the line broke before it could say so: True, not `late`."""
+    """The server released the key, the connection broke before the reply: True, not `late`."""
     kinds: list[str] = []
     with FaultProxy(valkey.port) as line:
         listeners = [lambda event: kinds.append(event.kind)]

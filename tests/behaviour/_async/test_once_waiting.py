@@ -27,7 +27,7 @@ def _waits(dibs: AsyncDibs) -> bool:
 async def test_a_duplicate_waits_for_the_result(
     server: Server, elsewhere: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """replay: it gets what came of the first one, woken by its end and not by a timer."""
+    """replay: it gets the result of the first one, woken by its end and not by a timer."""
     monkeypatch.setattr(waiters, "_LOOK_AGAIN", 3600.0)
     events: list[Event] = []
     async with (

@@ -59,7 +59,7 @@ def test_items_come_back_in_order_and_once(valkey: Server) -> None:
 
 
 def test_other_arguments_are_part_of_the_key(valkey: Server) -> None:
-    """One field stands for an item; the others are filled from the call, also in a method."""
+    """One field is the item; the others are filled from the call, also in a method."""
 
     class Shop:
         def __init__(self, city: str) -> None:

@@ -35,7 +35,7 @@ def test_a_release_that_could_not_be_delivered_is_delivered_later(
 def test_a_release_that_a_busy_server_refused_is_delivered_later(
     start_server: Callable[..., Server],
 ) -> None:
-    """It answers BUSY while a script runs: the key is given back when it can serve again."""
+    """It answers BUSY while a script runs: the key is released when it can serve again."""
     server = start_server(config=("--busy-reply-threshold", "50"))
     with Dibs(server.url, budget=5) as dibs:
         lease = dibs.try_hold("user:42", ttl=600)

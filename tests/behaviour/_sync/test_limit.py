@@ -43,7 +43,7 @@ def test_so_many_may_hold_a_key_and_no_more(server: Server) -> None:
 
 
 def test_a_permit_costs_one_round_trip(valkey: Server) -> None:
-    """Taken by one script, given back by one command."""
+    """Acquired by one script, released by one command."""
     with Dibs(valkey.url, budget=5) as dibs:
         with dibs.hold(KEY, ttl=5, limit=3):  # makes the script known
             pass
@@ -115,9 +115,8 @@ def test_waiters_of_one_process_are_served_in_order(valkey: Server) -> None:
 
 
 def test_a_waiter_is_judged_by_its_own_limit(valkey: Server) -> None:
-    """One with a higher limit does not stand behind one with a lower limit, in one process; both
-    are woken by one release.
-    """
+    """One with a higher limit does not queue after one with a lower limit, in one process; both are
+    woken by one release."""
     with Dibs(valkey.url, budget=5) as dibs:
         leases = taken(dibs, 3)
 
@@ -333,7 +332,7 @@ def test_a_lost_reply_costs_no_permit(valkey: Server, fault: str) -> None:
 
 
 def test_an_outage_of_a_limited_hold(valkey: Server) -> None:
-    """open: unguarded; closed: Unavailable. What was taken unheard is given back."""
+    """open: unguarded; closed: Unavailable. A permit whose reply was lost is released."""
     events: list[Event] = []
     with FaultProxy(valkey.port) as line:
         with Dibs(line.url, budget=0.3, listeners=[events.append]) as dibs:

@@ -53,7 +53,7 @@ def test_many_renewals_share_one_write(server: Server) -> None:
 
 
 def test_max_hold_ends_the_renewals(server: Server) -> None:
-    """max_hold: the server has let go by then, and the lease knows it is lost."""
+    """max_hold: the server has expired the key by then, and the lease knows that it is lost."""
     with Dibs(server.url, budget=5) as dibs:
         hold = dibs.hold("user:1", ttl=1, renew=True, max_hold=2)
         lease = hold.__enter__()

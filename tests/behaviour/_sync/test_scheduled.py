@@ -107,7 +107,7 @@ def test_a_machine_that_is_ahead_runs_no_fire_before_the_server_s_clock_shows_it
 def test_a_machine_whose_clock_is_wrong_stands_aside(
     valkey: Server, caplog: pytest.LogCaptureFixture, wrong: int
 ) -> None:
-    """It runs nothing and records nothing, says so once, and goes on when its clock is right."""
+    """It runs nothing and records nothing, logs it once, and continues when its clock is right."""
     runs: list[str] = []
     events: list[Event] = []
     right, clock = Clock(), Clock(NOON + wrong, ahead=wrong)
@@ -577,7 +577,7 @@ def test_a_fire_whose_lease_was_lost_is_not_over(
         def first(fire: Any) -> None:
             runs.append("one")
             while not fire.lease.lost or (is_late and "two" not in runs):
-                with suppress(Interrupt):  # a task that goes on all the same
+                with suppress(Interrupt):  # a task that continues anyway
                     sleep(0.01)
             ending.end(fire)
 

@@ -171,7 +171,7 @@ async def test_an_aborted_job_of_arq_frees_its_key(
         assert isinstance(await ended(second), asyncio.CancelledError)
         await aeventually(lambda: not control.client.exists(f"unique:work:{key}"))
         for _ in runs:
-            control.send(key)  # its thread goes on
+            control.send(key)  # its thread continues
 
 
 async def test_a_job_of_a_killed_arq_worker_runs_in_another(

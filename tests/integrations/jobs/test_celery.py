@@ -321,7 +321,7 @@ def test_arguments_that_the_broker_changes_do_not_change_the_key(
 
 def test_a_revoked_task_gives_its_key_back(jobs: Any, control: JobControl, key: str) -> None:
     """As soon as a worker drops it; so does one that has expired."""
-    assert ended(jobs.plain.delay(key)) == key  # a worker that is not there yet hears no revoke
+    assert ended(jobs.plain.delay(key)) == key  # a worker that has not started yet gets no revoke
     first = jobs.work.apply_async((key,), countdown=1)
     assert jobs.work.delay(key).id == first.id
     first.revoke()

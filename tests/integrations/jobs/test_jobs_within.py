@@ -150,8 +150,10 @@ def key() -> str:
 def test_a_job_that_dies_after_its_commit_is_not_done_again(
     payments: Payments, control: JobControl, key: str, framework: str, name: str, moment: str
 ) -> None:
-    """By kill -9 before the framework hears of it. It is delivered again: its function does not
-    run, and its result is the one that was committed."""
+    """By kill -9 before the framework is told.
+
+    It is delivered again: its function does not run, and its result is the one that was committed.
+    """
     control.client.set(moment_of(moment, key), 1)
     result = payments.send(framework, name, key)
     if framework == "dramatiq":  # the whole worker dies: start another one

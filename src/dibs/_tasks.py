@@ -328,7 +328,7 @@ _flight: ContextVar["Callable[[], Flight | None]"] = ContextVar("dibs_flight")
 
 
 class Flight:
-    """One piece of work for all who want its result. It goes on without any one of them.
+    """One piece of work for all who want its result. It continues without any one of them.
 
     It runs in a separate task, so that one caller's cancellation does not end it; when the
     last one leaves, it is cancelled. *ended* is called with the flight when it is over.

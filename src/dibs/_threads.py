@@ -357,7 +357,7 @@ class WorkQueue:
                 return
 
     def finish(self) -> None:
-        """Wait until it is done, or goes on for too long."""
+        """Wait until it is done, or takes too long."""
         if self._turn.acquire(timeout=5):
             self._work()
 

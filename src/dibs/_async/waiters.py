@@ -30,8 +30,8 @@ _NOTE_AFTER = 1.0
 class AsyncQueue:
     """Those who wait for one key, what they know of it, and when one of them looks again.
 
-    The knowledge belongs to the queue, not to its first waiter: who moves up goes on waiting
-    where the one before left off, without asking again. So all of them have the same limit.
+    The knowledge belongs to the queue, not to its first waiter: the next one continues to wait
+    where the one before stopped, without asking again. So all of them have the same limit.
     """
 
     def __init__(self, guard: AbstractContextManager[Any], limit: int | None) -> None:
@@ -113,7 +113,7 @@ def _is_news(queue: AsyncQueue, watching: Watching) -> bool:
 
 
 class AsyncWaiters:
-    """Those who wait, key by key. The first in a queue contends, the others stand behind it."""
+    """Those who wait, key by key. The first in a queue contends, the others wait for it."""
 
     def __init__(
         self,
@@ -261,7 +261,7 @@ class AsyncWaiters:
         if call.options.limit is None:
             return await transport.watch(call.key, queue.wake, monotonic())
         answer = await transport.track(count_request(call.key), queue.wake, monotonic())
-        # A permit may have been given back before we were registered.
+        # A permit may have been released before we were registered.
         first, count = queue.holding, answer.replies[0]
         if not isinstance(count, int):
             return Watching(math.inf, tracked=False)  # refused: all we can do is try now and then

@@ -245,9 +245,9 @@ _DELIFEQ = b"*3\r\n$7\r\nDELIFEQ\r\n"
 
 
 def release_request(engine: Engine, key: bytes, token: bytes, until: float) -> Request:
-    """Give the key back, if it is still ours; worth delivering until the lease expires.
+    """Release the key, if it is still ours; worth delivering until the lease expires.
 
-    The reply is 1: given back; anything else: it was not (or no longer) ours.
+    The reply is 1: released; anything else: it was not (or no longer) ours.
     """
     if engine.compare_delete == "DELIFEQ":
         payload = b"".join(
@@ -506,7 +506,7 @@ _ZREM = b"*3\r\n$4\r\nZREM\r\n"
 
 
 def release_permit(key: bytes, token: bytes, until: float) -> Request:
-    """Give a permit back. 1: given back; 0: it was not (or no longer) ours."""
+    """Release a permit. 1: released; 0: it was not (or no longer) ours."""
     words = (_ZREM, SIZE[len(key)], key, b"\r\n", SIZE[len(token)], token, b"\r\n")
     return Request(b"".join(words), 1, key, until)
 

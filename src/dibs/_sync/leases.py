@@ -451,9 +451,9 @@ class Leases:
                 self.release_later(lease.call, lease.token)
 
     def release_later(self, call: HoldCall, token: bytes) -> None:
-        """Whether the key was taken is not known: give it back, now or when the store is back.
+        """Release a key that may have been acquired, now or when the store is back.
 
-        However late that is: a server that was stopped takes the key when it goes on.
+        However late that is: a server that was stopped executes the acquire when it resumes.
         """
         transport = self.store.transport
         if transport.engine is not None:

@@ -153,8 +153,8 @@ def checked(transaction: Transaction, *, opened: bool) -> Transaction:
 # ---- the record of a claim
 
 CommitState = Literal["untold", "pending", "committed", "recorded"]
-"""untold: Redis hears nothing, the table answers. pending: the transaction is open, and says how it
-ends. recorded: an earlier transaction has committed the key."""
+"""untold: nothing is written to Redis, the table answers. pending: the transaction is open, and
+says how it ends. recorded: an earlier transaction has committed the key."""
 
 
 class ClaimView(Protocol):
@@ -560,7 +560,7 @@ class Within:
         try:
             self._is_proven = self._is_there(record)
         except Exception:
-            return "open"  # not known: Redis hears nothing, the table answers
+            return "open"  # not known: nothing is written to Redis, the table answers
         return "committed" if self._is_proven else "rolled_back"
 
     def _is_there(self, record: DoneRecord) -> bool:

@@ -230,7 +230,7 @@ class Survey:
         self.last: Sweep | None = None
         self.current: Sweep | None = None
         self.cursor: str | None = None
-        """Where the current sweep goes on; None: there is none."""
+        """Where the current sweep continues; None: there is none."""
         self.facts: list[ServerInfo] = []
         self.facts_at: float | None = None
         self.facts_took = 0.0

@@ -49,7 +49,7 @@ StartResponse = Callable[..., Any]
 
 SWEEP_EVERY = 1.5
 READ_FOR = 0.15
-"""Seconds that one request may read for all; the next one goes on."""
+"""Seconds that one request may read for all; the next one continues."""
 
 
 def console_wsgi(

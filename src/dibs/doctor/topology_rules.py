@@ -387,7 +387,7 @@ def too_few(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
 
 
 def unconfirmed(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
-    """A primary that goes on alone when it is cut off from its replicas."""
+    """A primary that continues alone when it is cut off from its replicas."""
     replicas = replicas_of(server)
     if not replicas or server.number("min-replicas-to-write") != 0:
         return

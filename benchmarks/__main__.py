@@ -123,7 +123,7 @@ def benches_of(chosen: argparse.Namespace) -> Iterator[tuple[int | None, dict[st
 
 
 def measured(chosen: argparse.Namespace) -> dict[str, Any]:
-    """Run the parts and print each table as soon as it is there."""
+    """Run the parts and print each table as soon as it is ready."""
     plan, results = plan_of(chosen), dict[str, Any](absent=[])
     for core, parts in benches_of(chosen):
         with bench(core) as ours:
@@ -152,7 +152,7 @@ def say_what_was_left_out(chosen: argparse.Namespace, results: dict[str, Any]) -
 
 
 def machine() -> dict[str, Any]:
-    """What was measured on. A load at the start: somebody else is in the figures."""
+    """What was measured on. A load at the start: other programs are in the figures."""
     load, cores = os.getloadavg()[0], os.cpu_count()
     with servers.serving() as server:
         facts = {"server": server.version(), "python": platform.python_version(), "cores": cores}

@@ -2,7 +2,7 @@
 
 The aims are ratios wherever they can be: against redis-py's Lock, valkey-glide and the raw floor,
 measured in the same run and pinned. Only a refusal, a hand-off, a hit in memory and a follower have
-a figure of their own, far enough from what a slow machine can spoil.
+an absolute figure, far enough from what a slow machine can spoil.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Aim:
 
 
 def judged(results: dict[str, Any]) -> list[Aim]:
-    """Every aim, judged by whatever parts were run."""
+    """Every aim, judged by the parts that were run."""
     return [
         *_speed(results.get("pinned")),
         *_renewal(results.get("pinned")),

@@ -1,10 +1,10 @@
 """Reading what is in the cache: hits per second, and what one costs the client's CPU.
 
 The value is a menu of about 1 kB of JSON, or something tiny. One caller alone pays for the round
-trip; a hundred on keys of their own show what a client does with many requests at once; a hundred
-on one key show whether it knows that they want the same. A load during these is an error. Fifty
-that each read another key every time show what a miss costs. Pinned, as ``hold`` is, and for the
-same reason.
+trip; a hundred on their own keys show what a client does with many requests at once; a hundred on
+one key show whether it knows that they want the same. A load during these is an error. Fifty that
+each read another key every time show what a miss costs. Pinned, as ``hold`` is, and for the same
+reason.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def ratio(cell: Cell | None, other: Cell | None) -> float | None:
 
 
 class ValueLoader:
-    """What is behind the cache; once it is closed, nothing is loaded any more."""
+    """What is behind the cache; once it is closed, nothing is loaded."""
 
     def __init__(self, value: str) -> None:
         self.value = VALUES[value]

@@ -41,7 +41,7 @@ KEPT = 600
 """Seconds every cached value is kept: longer than any run."""
 
 LOCK_TTL = 3
-"""Seconds for which whoever loads a value may keep the others out, unless it says that it lives."""
+"""Seconds for which a loader may exclude the others, unless it renews its lock."""
 
 THREADS, TASKS = "threads", "asyncio"
 

@@ -94,8 +94,8 @@ class Signal:
         """True: it was set. False: *seconds* are over."""
         until = monotonic() + seconds
         # A release of before the last `clear` may wake us: look at the flag, and wait on.
-        while not self._is_set and (left := until - monotonic()) > 0:
-            self._lock.acquire(timeout=min(left, threading.TIMEOUT_MAX))
+        while not self._is_set and (remaining := until - monotonic()) > 0:
+            self._lock.acquire(timeout=min(remaining, threading.TIMEOUT_MAX))
         return self._is_set
 
 
@@ -256,10 +256,10 @@ class Flight:
     def _wait(self) -> Any:
         with self._change:
             while not self._is_done:
-                left = self._deadline - monotonic()
-                if left <= 0:
+                remaining = self._deadline - monotonic()
+                if remaining <= 0:
                     raise TimeoutError
-                self._change.wait(None if left == math.inf else left)
+                self._change.wait(None if remaining == math.inf else remaining)
         if self._error is None:
             return self._result
         if isinstance(self._error, Exception):
@@ -357,7 +357,7 @@ class WorkQueue:
                 return
 
     def finish(self) -> None:
-        """Wait until it is done, or goes on for too long."""
+        """Wait until it is done, or takes too long."""
         if self._turn.acquire(timeout=5):
             self._work()
 

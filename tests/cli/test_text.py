@@ -47,7 +47,7 @@ def test_columns_are_aligned_and_empty_ones_left_out() -> None:
 
 
 def test_marks_above_a_letter_take_no_column() -> None:
-    """Accents may be characters of their own."""
+    """Accents may be separate characters."""
     lines = plain(("KEY", "LEFT"), [["cafe\u0301", "5 s"], ["menu", "5 s"]])
     assert lines == ["KEY   LEFT", "cafe\u0301   5 s", "menu   5 s"]
 

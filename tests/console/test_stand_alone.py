@@ -61,8 +61,8 @@ def started(*arguments: str) -> Iterator[tuple[str, str, subprocess.Popen[str]]]
 
 
 def test_the_address_lets_in_one_browser_and_nobody_else(valkey: Server) -> None:
-    """A one-time token: the first browser gets a cookie, the second one is refused, and so is
-    everybody without."""
+    """A one-time token: the first browser gets a cookie; the second one, and every browser without
+    a token, is refused."""
     with Dibs(valkey.url) as dibs, dibs.hold("order:secret-42", ttl=60) as lease:
         with started("--url", valkey.url) as (address, base, _):
             assert get(base)[0] == 403 and get(f"{base}/api/state")[0] == 403
@@ -86,7 +86,7 @@ def test_the_address_lets_in_one_browser_and_nobody_else(valkey: Server) -> None
 
 
 def test_a_signal_ends_it(valkey: Server) -> None:
-    """Ctrl-C or SIGTERM: exit code 0, and nothing more is said."""
+    """Ctrl-C or SIGTERM: exit code 0, and no further output."""
     with started("--url", valkey.url) as (_, _, process):
         process.send_signal(signal.SIGTERM)
         said, complaints = process.communicate()

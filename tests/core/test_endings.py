@@ -182,7 +182,7 @@ def test_whatever_the_end_meets(
 
 
 def test_a_copy_that_arrives_late_does_nothing() -> None:
-    """Of the write to a free key: the record is there, or its time is over."""
+    """A late copy of the write to a free key: the record exists already, or its time is over."""
     store, record = Store(None, is_full=False, most=10_000), ClaimRecord(CLAIM, b"{}", 60_000)
     asked = next_write(record, first_write(record), store.execute(record, first_write(record)))
     assert asked == RecordWrite("result", 0)

@@ -133,7 +133,7 @@ def test_the_default_budget_is_the_same_on_all_pages() -> None:
 
 
 def test_the_doctor_judges_by_the_default_of_a_client() -> None:
-    """Not by a number of its own."""
+    """Not by a separate number."""
     import argparse
 
     parser = argparse.ArgumentParser()

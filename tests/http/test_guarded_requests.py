@@ -88,7 +88,7 @@ def test_a_response_that_was_not_recorded_is_only_done() -> None:
 
 
 async def test_a_transaction_ends_once() -> None:
-    """Whatever happens after its response."""
+    """Nothing after its response ends it again."""
     work = Work()
     transaction = OpenTransaction(work, _call)  # type: ignore[arg-type]
     await transaction.roll_back()

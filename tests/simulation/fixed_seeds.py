@@ -6,10 +6,10 @@ FIXED = range(FIRST_WITH_MORE, FIRST_WITH_MORE + 60)
 """These of each workload."""
 
 KNOWN: dict[str, tuple[int, ...]] = {}
-"""Seeds among them that show a defect which is there; they are left out until it is mended."""
+"""Seeds among them that show a known defect; they are left out until it is fixed."""
 
 ONCE_FAILED: dict[str, tuple[int, ...]] = {
-    # Late copies: a key taken for nobody, a lease shortened, a permit's fence given twice.
+    # Late copies: a key taken without an owner, a lease shortened, a permit's fence given twice.
     "late": (78, 80, 93, 95, 115),
     # And a release that was repeated after its caller had gone, and was not served.
     "limit": (84, 108, 600177, 600705),

@@ -33,7 +33,7 @@ gc.freeze()
 
 
 class Outcome(NamedTuple):
-    """What became of one run."""
+    """The outcome of one run."""
 
     workload: str
     seed: int
@@ -72,7 +72,7 @@ def run(name: str, seed: int, plan: Plan | None = None, *, is_traced: bool = Fal
 
 
 def _dispose(world: World) -> None:
-    """Let go of the tasks of killed processes: their coroutines end here, and nobody sees it."""
+    """Drop the tasks of killed processes: their coroutines end here, unnoticed."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     world.loop.set_exception_handler(lambda *_: None)
     try:

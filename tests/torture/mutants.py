@@ -135,7 +135,7 @@ def _more_headers(patch: pytest.MonkeyPatch) -> None:
 
 
 def _final(*statuses: int) -> Alteration:
-    """Answers with these statuses are stored, whatever they say."""
+    """Answers with these statuses are stored, also if they say "later"."""
 
     def alter(patch: pytest.MonkeyPatch) -> None:
         for name in ("_LATER", "_NOT_FINAL"):

@@ -45,7 +45,7 @@ class AsyncDisabledTransport:
         _refuse()
 
     def post(self, request: Request) -> None:
-        """Nothing: there is nothing to take back."""
+        """Do nothing: there is nothing to undo."""
 
     def deliver_later(self, request: Request) -> None:
         """Nothing: nothing was taken."""

@@ -80,11 +80,11 @@ class FormReader:
     def add(self, piece: bytes) -> None:
         """Read the next bytes of the body."""
         data, start = self._held + piece, 0
-        while (found := data.find(self._mark, start)) >= 0 and len(self._parts) < _MOST_PARTS:
-            self._parts[-1].add(data[start:found])
+        while (index := data.find(self._mark, start)) >= 0 and len(self._parts) < _MOST_PARTS:
+            self._parts[-1].add(data[start:index])
             self._text -= self._parts[-1].end()
             self._parts.append(_Part(min(self._text, _LONGEST_VALUE)))
-            start = found + len(self._mark)
+            start = index + len(self._mark)
         rest = max(start, len(data) - len(self._mark) + 1)  # a boundary may begin in here
         self._parts[-1].add(data[start:rest])
         self._held = data[rest:]

@@ -46,7 +46,7 @@ class DisabledTransport:
         _refuse()
 
     def post(self, request: Request) -> None:
-        """Nothing: there is nothing to take back."""
+        """Do nothing: there is nothing to undo."""
 
     def deliver_later(self, request: Request) -> None:
         """Nothing: nothing was taken."""

@@ -467,9 +467,9 @@ class Leases:
                 self.release_later(lease.call, lease.token)
 
     def release_later(self, call: HoldCall, token: bytes) -> None:
-        """Whether the key was taken is not known: give it back, now or when the store is back.
+        """Release a key that may have been acquired, now or when the store is back.
 
-        However late that is: a server that was stopped takes the key when it goes on.
+        However late that is: a server that was stopped executes the acquire when it resumes.
         """
         transport = self.store.transport
         if transport.engine is not None:
@@ -526,10 +526,10 @@ class Leases:
 
     def _keep(self, lease: LeaseState) -> None:
         """*lease* was released, but its key stays taken."""
-        kept = LeaseState(lease.call, lease.token, lease.stays_until - lease.call.options.at_least)
-        kept.deadline = lease.stays_until
-        kept.is_kept = True
-        self.table.setdefault(kept.entry, kept)
+        state = LeaseState(lease.call, lease.token, lease.stays_until - lease.call.options.at_least)
+        state.deadline = lease.stays_until
+        state.is_kept = True
+        self.table.setdefault(state.entry, state)
 
     def forget(self, lease: LeaseState) -> None:
         """Forget *lease*, which has ended."""

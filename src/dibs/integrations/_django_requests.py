@@ -203,7 +203,7 @@ async def aidentity_of(request: Any) -> Submitter:
 
 
 def _primary_key(user: Any) -> str | None:
-    """The primary key of the user who is logged in, of whatever type."""
+    """The primary key of the logged-in user, of any type."""
     if user is None or not user.is_authenticated or user.pk is None:
         return None
     return str(user.pk)

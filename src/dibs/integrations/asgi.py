@@ -419,7 +419,7 @@ class ResponseEnd:
         await self._send(message)
 
     async def finish(self) -> None:
-        """Send what was held back: the application has returned, or goes on."""
+        """Send what was held back: the application has returned, or continues."""
         held, self._held = self._held, []
         for message in held:
             await self._send(message)

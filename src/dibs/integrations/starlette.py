@@ -221,7 +221,7 @@ async def _awaited(function: Callable[..., Any], *args: Any) -> Any:
 
 async def _ended_in_thread(function: Callable[..., Any], *args: Any) -> Any:
     # Not one of the threads for endpoints: those may all be waiting for the connection that is
-    # given back here.
+    # released here.
     return await run_sync(function, *args, limiter=CapacityLimiter(1))
 
 

@@ -24,7 +24,7 @@ UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
 BIN := $(VENV)/bin
 # What runs tests, also behind a condition or on another client.
 UNDER = $(BIN)/python -m pytest -q --workers $(WORKERS)
-# Named after the interpreter, so that another PYTHON makes the environment anew.
+# Named after the interpreter, so that another PYTHON recreates the environment.
 READY := $(VENV)/.ready-$(subst /,-,$(PYTHON))
 
 export PORT PROJECT_URL DOCS_URL
@@ -62,7 +62,7 @@ quick: lint ## lint, and for less than a minute the tests that reach what was ch
 map: setup ## every test, remembering what it reaches: then `make quick` chooses better
 	@$(UNDER) $(ENGINES) --map $(ARGS)
 
-# The types are checked while the first tests wait. With ARGS somebody looks at a few tests.
+# The types are checked while the first tests wait. With ARGS only a few tests are of interest.
 test: lint ## check, and every test; ARGS="-k lease" goes to pytest
 	@$(MAKE) --no-print-directory -j2 types $(if $(ARGS),pytest,all-tests)
 

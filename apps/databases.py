@@ -27,29 +27,29 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from .deadlines import run_within
 
 THREADS = 10
-"""How many may ask the database at once; it has a connection for each of them."""
+"""How many calls may run at once; the database has a connection for each of them."""
 STARTING = 60.0
-"""Seconds that making the tables may take: other processes may be at it, and come first."""
+"""Seconds that creating the tables may take: other processes may be doing it first."""
 _LOCK_WAIT = 30.0
 """How long a writer of SQLite waits for another one, in seconds."""
 T = TypeVar("T")
 
 
 class Timeouts(NamedTuple):
-    """How long a caller waits for the database, in seconds. Then it is out."""
+    """How long a caller waits for the database, in seconds; then it counts as down."""
 
     statement: float = 5.0
     """For PostgreSQL's answers to one call, all its statements together."""
     pool: float = 2.0
-    """For its turn, while all threads and connections are in use."""
+    """For a free thread and connection."""
     connect: float = 2.0
-    """For a connection to be accepted; whole seconds, 2 at least."""
+    """For a connection to be accepted; whole seconds, at least 2."""
 
     @classmethod
     def read(cls, read: Callable[[str], str]) -> "Timeouts":
-        """From DATABASE_STATEMENT_SECONDS, _POOL_SECONDS and _CONNECT_SECONDS.
+        """Read DATABASE_STATEMENT_SECONDS, _POOL_SECONDS and _CONNECT_SECONDS.
 
-        ValueError: which one is no number of seconds.
+        ValueError: one is not a number of seconds.
         """
         default = cls()
         return cls(
@@ -117,7 +117,7 @@ def writing(engine: Engine) -> Engine:
 
 
 def wait_for_start(connection: Connection, key: int) -> None:
-    """Returns when nobody else is making the tables. SQLite has locked already."""
+    """Wait until no other process is creating the tables. SQLite has locked already."""
     if connection.dialect.name == "postgresql":
         connection.execute(text(f"SET LOCAL statement_timeout = {round(STARTING * 1000)}"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
@@ -147,24 +147,24 @@ def _on_begin(connection: Connection) -> None:
 
 
 class Database(Protocol):
-    """What the threads are for."""
+    """What the threads call."""
 
     prepare: Callable[..., None]
-    """Makes the tables."""
+    """Creates the tables."""
 
     def close(self) -> None:
-        """No connection is left."""
+        """Close all connections."""
         ...
 
 
 class Threads:
-    """The threads in which a database is asked: as many at once as it has connections."""
+    """The threads that call a database: as many as it has connections."""
 
     @classmethod
     async def open(
         cls, name: str, database: Database, timeouts: Timeouts, *prepared_with: Any
     ) -> "Threads":
-        """Those of *database*, which is prepared; if that fails, it is closed."""
+        """Prepare *database* and open its threads; if that fails, it is closed."""
         threads = cls(name, database, timeouts)
         try:
             await threads.ask(database.prepare, *prepared_with, longest=STARTING)
@@ -180,9 +180,10 @@ class Threads:
         self._turns = asyncio.Semaphore(THREADS)
 
     async def ask(self, call: Callable[..., T], *arguments: Any, longest: float | None = None) -> T:
-        """What the database says to *call*, which may take *longest* seconds.
+        """Run *call* in a thread and return its result; it may take *longest* seconds.
 
-        PoolTimeout: all threads were busy for too long. OperationalError: it did not answer.
+        PoolTimeout: all threads were busy for too long. OperationalError: the database did not
+        answer.
         """
         try:
             async with asyncio.timeout(self._timeouts.pool):
@@ -192,7 +193,7 @@ class Threads:
         work = self._workers.submit(
             run_within, longest or self._timeouts.statement, call, *arguments
         )
-        # Not when the caller leaves: a thread of its own may still be at work then.
+        # Not when the caller is cancelled: its thread may still be running then.
         work.add_done_callback(self._next(asyncio.get_running_loop()))
         return await asyncio.wrap_future(work)
 
@@ -207,7 +208,7 @@ class Threads:
 
     def _next(self, loop: asyncio.AbstractEventLoop) -> Callable[[Future[Any]], None]:
         def release(work: Future[Any]) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
                 loop.call_soon_threadsafe(self._turns.release)
 
         return release

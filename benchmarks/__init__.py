@@ -19,7 +19,7 @@ Where to look:
 ``systems/``    one file for each system measured
 ==============  ==========================================================================
 
-The rest supports them: ``servers`` (a private Valkey), ``worker`` (a measured client in a process
-of its own), ``concurrent_callers`` (n callers at once), ``values`` (what the caches keep),
-``measure`` (rounds, medians, spreads), ``table``.
+The rest supports them: ``servers`` (a private Valkey), ``worker`` (a measured client in its own
+process), ``concurrent_callers`` (n callers at once), ``values`` (what the caches keep), ``measure``
+(rounds, medians, spreads), ``table``.
 """

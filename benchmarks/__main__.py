@@ -38,6 +38,7 @@ from .worker import Bench, bench
 Part = Callable[[Plan, Bench], dict[str, Any]]
 PARTS: dict[str, Part] = {
     "hold": hold.run,
+    "ladder": hold.ladder,
     "limit": limit.run,
     "listeners": listeners.run,
     "refusal": refusal.run,
@@ -99,7 +100,7 @@ def plan_of(chosen: argparse.Namespace) -> Plan:
 def benches_of(chosen: argparse.Namespace) -> Iterator[tuple[int | None, dict[str, Part]]]:
     """Which parts to run on which core, under the name by which their table and result are known.
 
-    Leases are measured pinned and unpinned, permits, listeners, hits, many, guards and
+    Leases are measured pinned and unpinned, the ladder, permits, listeners, hits, many, guards and
     throttles pinned,
     everything else as a deployment would have it. A quick run makes do with one bench.
     """
@@ -109,7 +110,7 @@ def benches_of(chosen: argparse.Namespace) -> Iterator[tuple[int | None, dict[st
     pinned: dict[str, Part] = {}
     if core is not None:
         pinned |= {"pinned": hold.run} if "hold" in parts else {}
-        first = ("limit", "listeners", "hits", "many", "guard", "throttle")
+        first = ("ladder", "limit", "listeners", "hits", "many", "guard", "throttle")
         pinned |= {name: parts.pop(name) for name in first if name in parts}
     if chosen.quick:
         parts.pop("hold" if "pinned" in pinned else "", None)
@@ -122,7 +123,7 @@ def benches_of(chosen: argparse.Namespace) -> Iterator[tuple[int | None, dict[st
 
 
 def measured(chosen: argparse.Namespace) -> dict[str, Any]:
-    """Run the parts and print each table as soon as it is there."""
+    """Run the parts and print each table as soon as it is ready."""
     plan, results = plan_of(chosen), dict[str, Any](absent=[])
     for core, parts in benches_of(chosen):
         with bench(core) as ours:
@@ -151,7 +152,7 @@ def say_what_was_left_out(chosen: argparse.Namespace, results: dict[str, Any]) -
 
 
 def machine() -> dict[str, Any]:
-    """What was measured on. A load at the start: somebody else is in the figures."""
+    """What was measured on. A load at the start: other programs are in the figures."""
     load, cores = os.getloadavg()[0], os.cpu_count()
     with servers.serving() as server:
         facts = {"server": server.version(), "python": platform.python_version(), "cores": cores}

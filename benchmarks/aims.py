@@ -2,7 +2,7 @@
 
 The aims are ratios wherever they can be: against redis-py's Lock, valkey-glide and the raw floor,
 measured in the same run and pinned. Only a refusal, a hand-off, a hit in memory and a follower have
-a figure of their own, far enough from what a slow machine can spoil.
+an absolute figure, far enough from what a slow machine can spoil.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from . import hits, hold, stampede, table
+from . import hits, hold, measure, stampede, table
 from .measure import Spread
 from .systems import (
     BARE,
@@ -25,7 +25,9 @@ from .systems import (
     IDEMKIT,
     LOCK,
     RELEASE,
+    RENEWED,
     REPLAY,
+    TASKS,
 )
 
 SPEED = (
@@ -47,6 +49,12 @@ HITS = (
     ("asyncio 1, menu", CACHED_LOCAL, CASHEWS_LOCAL, 3.0),
 )
 """With so many callers on so many keys: who, against whom, at least how many times as fast."""
+
+MISSES = ("asyncio 50, misses, menu", CACHED, CASHEWS, 1.3)
+"""The same by the CPU time of the client: cashews without a lock asks the server for less."""
+
+RENEWAL = 1.25
+"""CPU time of a lease that could be renewed and ends at once, against a plain one, at most."""
 
 A_FEW_US = 10.0
 HANDOFF_MS = 2.0
@@ -70,12 +78,14 @@ class Aim:
 
 
 def judged(results: dict[str, Any]) -> list[Aim]:
-    """Every aim, judged by whatever parts were run."""
+    """Every aim, judged by the parts that were run."""
     return [
         *_speed(results.get("pinned")),
+        *_renewal(results.get("pinned")),
         *_refusal(results.get("refusal")),
         *_handoff(results.get("handoff")),
         *_hits(results.get("hits")),
+        *_misses(results.get("hits")),
         *_local_hits(results.get("hits")),
         *_stampede(results.get("stampede")),
         *_guard(results.get("guard")),
@@ -92,6 +102,31 @@ def _speed(result: dict[str, Any] | None) -> Iterator[Aim]:
             if found is None
             else Aim(sentence, f"{table.short(found)} ×", found >= least)
         )
+
+
+def _renewal(result: dict[str, Any] | None) -> Iterator[Aim]:
+    cells = hold.cells_of(result) if result else []
+    for callers in hold.CALLERS[TASKS]:
+        column = f"{TASKS} {callers}"
+        sentence = f"{column}: {RENEWED} takes at most {RENEWAL:g} × the CPU of {DIBS}"
+        renewed, plain = (hold.find(cells, name, column) for name in (RENEWED, DIBS))
+        found = measure.ratio(renewed.cpu_us, plain.cpu_us) if renewed and plain else None
+        yield (
+            Aim(sentence)
+            if found is None
+            else Aim(sentence, f"{table.short(found)} ×", found <= RENEWAL)
+        )
+
+
+def _misses(result: dict[str, Any] | None) -> Iterator[Aim]:
+    cells = hits.cells_of(result) if result else []
+    column, ours, other, least = MISSES
+    sentence = f"{column}: {other} takes at least {least:g} × the CPU of {ours}"
+    theirs, mine = (hits.find(cells, name, column) for name in (other, ours))
+    found = measure.ratio(theirs.cpu_us, mine.cpu_us) if theirs and mine else None
+    yield (
+        Aim(sentence) if found is None else Aim(sentence, f"{table.short(found)} ×", found >= least)
+    )
 
 
 def _hits(result: dict[str, Any] | None) -> Iterator[Aim]:

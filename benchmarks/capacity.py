@@ -101,7 +101,7 @@ def _holders() -> list[tuple[str, int]]:
 
 def _in_server(engine: Engine, host: str, pid: int, step: AsyncStep) -> str:
     """`used_memory` and MEMORY USAGE for each call of *step*."""
-    # A server of its own for each: one that was flushed frees memory in the background.
+    # A separate server for each: one that was flushed frees memory in the background.
     with Server.start(engine) as server, server.client() as client:
         with (
             mock.patch("socket.gethostname", return_value=host),

@@ -37,7 +37,7 @@ async def _loop(dibs: AsyncDibs, key: str, until: float) -> int:
 
 
 async def measure(dibs: AsyncDibs, tasks: int, seconds: float) -> Round:
-    """All tasks at once, each with a key of its own."""
+    """All tasks at once, each with its own key."""
     since, cpu = time.monotonic(), time.process_time()
     loops = [_loop(dibs, f"user:{number}", since + seconds) for number in range(tasks)]
     pairs = sum(await asyncio.gather(*loops))

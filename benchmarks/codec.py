@@ -1,8 +1,8 @@
 """What a value costs on its way from and to JSON: microseconds of CPU for one decode and encode.
 
 A menu of 70 dishes as a dataclass, the same as a pydantic model and a msgspec struct, beside JSON
-alone. Each measurement is a process of its own and counts its CPU time, which a busy machine does
-not change. ``DIBS_BEFORE=<folder>/src`` measures another version of dibs in the same run.
+alone. Each measurement is a separate process and counts its CPU time, which a busy machine does not
+change. ``DIBS_BEFORE=<folder>/src`` measures another version of dibs in the same run.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _measure(subject: str, path: str | None, times: int, row: dict[str, Any]) ->
         row[name].append(microseconds)
 
 
-# What runs in a process of its own.
+# What runs in its own process.
 
 
 def _value(subject: str) -> tuple[Any, Any]:

@@ -2,8 +2,8 @@
 
 In each process a few callers take the key, keep it for 5 ms, release it and take it again. Printed
 is, for each system, how the turns were shared between callers and between processes, the longest
-wait of a caller, and how often a process followed itself. Fair would be one share for everybody,
-and a longest wait of one turn of all others.
+wait of a caller, and how often a process followed itself. Fair would be the same share for each
+caller, and a longest wait of one turn of all others.
 """
 
 from __future__ import annotations

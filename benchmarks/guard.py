@@ -1,10 +1,10 @@
 """What a guard against double submission costs an endpoint that does nothing.
 
 Requests go straight into the ASGI application, without a server or a client around it: those would
-cost more than what is measured. Each is new, with a key of its own; then one is repeated, and
-answered from what was kept. Fifty at once show what is shared; of fifty repeated ones the client's
-CPU is given, because the rest is the server's. Pinned, as ``hold`` is. Round trips
-are what the server says it has read, which with one caller is the same.
+cost more than what is measured. Each is new, with its own key; then one is repeated, and answered
+from what was kept. Fifty at once show what is shared; of fifty repeated ones the client's CPU is
+given, because the rest is the server's. Pinned, as ``hold`` is. Round trips are what the server
+says it has read, which with one caller is the same.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ Result = TypeVar("Result")
 
 
 def new(opener: Any, port: int, *, callers: int, seconds: float) -> float:
-    """Microseconds for each request that nobody made before."""
+    """Microseconds for each new request."""
 
     async def measured(app: Any) -> float:
         tally = await concurrent_callers.in_tasks(

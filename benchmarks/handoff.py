@@ -2,7 +2,7 @@
 
 The clock runs from the moment the holder begins to release until a waiter has the key in hand; so
 it holds the release itself, the wake-up and the acquisition. The new holder keeps the key for a few
-milliseconds, long enough for everybody else to have been woken, or to have polled, in vain. Waiters
+milliseconds, long enough for all others to have been woken, or to have polled, in vain. Waiters
 arrive spread over a tenth of a second, as polls do in life: arriving together would make redis-py's
 waiters look at the same moment and find the key free by luck.
 

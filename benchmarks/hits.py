@@ -1,17 +1,20 @@
 """Reading what is in the cache: hits per second, and what one costs the client's CPU.
 
 The value is a menu of about 1 kB of JSON, or something tiny. One caller alone pays for the round
-trip; a hundred on keys of their own show what a client does with many requests at once; a hundred
-on one key show whether it knows that they want the same. Pinned, as ``hold`` is, and for the same
-reason. A load during the measurement is an error: only hits are counted.
+trip; a hundred on their own keys show what a client does with many requests at once; a hundred on
+one key show whether it knows that they want the same. A load during these is an error. Fifty that
+each read another key every time show what a miss costs. Pinned, as ``hold`` is, and for the same
+reason.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import os
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import count
 from typing import Any
 
 from . import concurrent_callers, measure
@@ -19,8 +22,8 @@ from .systems import HITS, TASKS, THREADS, System
 from .values import VALUES
 from .worker import Bench, Broken, Worker
 
-CALLERS_AND_KEYS = {THREADS: ((1, 1), (8, 8)), TASKS: ((1, 1), (100, 100), (100, 1))}
-"""So many callers on so many keys."""
+CALLERS_AND_KEYS = {THREADS: ((1, 1), (8, 8)), TASKS: ((1, 1), (100, 100), (100, 1), (50, 0))}
+"""So many callers on so many keys; 0: another key for each read."""
 
 WARM = 3
 """Reads of every key before the clock starts: loaded, found, and remembered where that is done."""
@@ -63,6 +66,8 @@ class Cell:
 
 def column(mode: str, callers: int, keys: int, value: str) -> str:
     """asyncio 100 on one key, menu"""
+    if keys == 0:
+        return f"{mode} {callers}, misses, {value}"
     where = "" if callers == 1 else " on one key" if keys == 1 else f" on {keys} keys"
     return f"{mode} {callers}{where}, {value}"
 
@@ -103,7 +108,7 @@ def ratio(cell: Cell | None, other: Cell | None) -> float | None:
 
 
 class ValueLoader:
-    """What is behind the cache; once it is closed, nothing is loaded any more."""
+    """What is behind the cache; once it is closed, nothing is loaded."""
 
     def __init__(self, value: str) -> None:
         self.value = VALUES[value]
@@ -144,18 +149,29 @@ def _itself(step: concurrent_callers.Step) -> concurrent_callers.Step:
     return step
 
 
+_UNREAD = count()
+"""Numbers of keys that this process has not read."""
+
+
+def _read_new(read: Callable[[str], Awaitable[Any]], prefix: str) -> Awaitable[Any]:
+    return read(f"{prefix}:{next(_UNREAD)}")
+
+
 def hits_in_asyncio(
     opener: Any, port: int, *, callers: int, keys: int, value: str, seconds: float
 ) -> dict[str, float]:
-    """Hits by that many tasks that share one client."""
+    """Hits, or misses, by that many tasks that share one client."""
 
     async def hits() -> dict[str, float]:
         client, loader = await opener.open(port, callers), ValueLoader(value)
         try:
             read = client.cached(loader.load_async)
             names = [f"{value}:{number}" for number in range(keys)]
-            loader.close([await read(name) for _ in range(WARM) for name in names])
-            steps = [partial(read, names[number % keys]) for number in range(callers)]
+            if keys:
+                loader.close([await read(name) for _ in range(WARM) for name in names])
+                steps = [partial(read, names[number % keys]) for number in range(callers)]
+            else:
+                steps = [partial(_read_new, read, f"{os.getpid()}:{value}")] * callers
             return (await concurrent_callers.in_tasks(steps, seconds)).as_dict()
         finally:
             await client.aclose()

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from . import concurrent_callers, measure
-from .systems import LEASES, TASKS, THREADS, System
+from .systems import LADDER, LEASES, TASKS, THREADS, System
 from .worker import Bench, Broken, Worker
 
 CALLERS = {THREADS: (1, 8), TASKS: (1, 50, 500)}
@@ -55,13 +55,18 @@ class Cell:
             self.cpu_us.append(figures["cpu_us"])
 
 
-def run(plan: measure.Plan, bench: Bench) -> dict[str, Any]:
+def run(plan: measure.Plan, bench: Bench, systems: Sequence[System] = LEASES) -> dict[str, Any]:
     """A figure a round for every cell that is wanted."""
-    systems = [system for system in LEASES if _cells(plan, system)]
+    systems = [system for system in systems if _cells(plan, system)]
     asked = [(cell, worker) for worker in bench.of(systems) for cell in _cells(plan, worker.system)]
     for cell, worker in plan.in_rounds(asked, together=lambda pair: pair[0].column):
         cell.measure(worker, plan.seconds)
     return {"core": bench.core, "cells": [asdict(cell) for cell, _ in asked]}
+
+
+def ladder(plan: measure.Plan, bench: Bench) -> dict[str, Any]:
+    """The same for the steps from the floor to dibs."""
+    return run(plan, bench, LADDER)
 
 
 def _cells(plan: measure.Plan, system: System) -> list[Cell]:

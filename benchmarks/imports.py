@@ -1,7 +1,7 @@
 """What ``import dibs`` adds to a program that already imports redis-py, in milliseconds.
 
-Each figure comes from an interpreter of its own and is timed inside it, so that starting Python is
-not part of it. The byte code is compiled beforehand: one run is thrown away.
+Each figure comes from its own interpreter and is timed inside it, so that starting Python is not
+part of it. The byte code is compiled beforehand: one run is thrown away.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What listeners cost: CPU of an acquire + release pair with each, beside one without any.
 
-Fifty tasks, each with a key of its own, as in the part `hold`. A client with the listener and one
+Fifty tasks, each with its own key, as in the part `hold`. A client with the listener and one
 without any take turns in one process, some milliseconds each, and what counts is the CPU time of
 that process: the lower quartile of all turns of either. What else the machine does spoils single
 turns, and those of both alike, so that the difference is the same from run to run.

@@ -85,7 +85,7 @@ class Stopwatch:
 
 
 def _asked(times: int, label: str) -> Iterator[list[str]]:
-    """The warm names, and ten that nobody has asked for."""
+    """The warm names, and ten that were not read before."""
     warm = [f"warm{number}" for number in range(WARM)]
     for call in range(times):
         yield warm + [f"{label}-{call}-{number}" for number in range(COLD)]

@@ -56,7 +56,7 @@ class Plan:
         rounds: int | None = None,
         together: Callable[[Item], object] = lambda _: None,
     ) -> Iterator[Item]:
-        """Every item once a round, in a new order each time: a quiet minute favours nobody.
+        """Every item once a round, in a new order each time: a quiet minute favours none of them.
 
         Items of which ``together`` says the same follow each other, because they are compared.
         """

@@ -3,8 +3,8 @@
 dibs runs fail-open, its default, so a call during the outage gives an unguarded lease; redis-py's
 Lock runs at its defaults and raises. Either is an answer, and the time until it is what counts.
 *First*: the first call of a warm client. *Next*: the slowest of the calls after it, a hundred of
-them for whoever answers fast enough. *Back*: from SIGCONT until a call is truly served again.
-A call that has not answered after ten seconds is given up and shown as ``>10 s``.
+them for clients that answer fast enough. *Back*: from SIGCONT until a call is truly served again. A
+call that has not answered after ten seconds is given up and shown as ``>10 s``.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _ms_since(started: float) -> float | None:
 
 
 def outage_in_threads(opener: Any, port: int, *, server: int) -> dict[str, Any]:
-    """What one thread sees. A call beyond the cap is left behind in a thread of its own."""
+    """What one thread sees. A call beyond the cap is left behind in its own thread."""
     client = opener(port, 2)
 
     def asked(answers: list[Answer]) -> None:

@@ -349,6 +349,7 @@ def _capped(ms: float | None) -> str:
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "pinned": hold_table,
     "hold": hold_table,
+    "ladder": hold_table,
     "limit": limit_table,
     "listeners": listeners_table,
     "refusal": refusal_table,

@@ -53,7 +53,7 @@ class Server:
         return f"redis://127.0.0.1:{self.port}"
 
     def ask(self, *words: str) -> object:
-        """The reply to one command, on a connection of its own."""
+        """The reply to one command, on its own connection."""
         reader = hiredis.Reader(encoding="utf-8")
         with socket.create_connection(("127.0.0.1", self.port), timeout=5) as line:
             line.sendall(packed(*words))

@@ -1,4 +1,4 @@
-"""Everybody wants a value that nobody has: four processes, fifty tasks in each, one cold key.
+"""All callers want a value that is not stored: four processes, fifty tasks in each, one cold key.
 
 Counted are the loads, and the commands that the server ran meanwhile, those inside of scripts as
 well. Timed is how long after the first caller had the value the last one had it: the way from the
@@ -28,7 +28,7 @@ LOADS, QUICK_LOADS = (0.03, 0.2, 1.0, 4.0), (0.03,)
 ROUNDS = 3
 WARM = 3
 SETTLED = 0.1
-"""Seconds after which nothing is on its way any more."""
+"""Seconds after which no request is under way."""
 
 
 def run(plan: measure.Plan, bench: Bench) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def _ask(plan: measure.Plan, bench: Bench, system: System, rows: dict[str, Any])
                 found = _storm(bench.server, workers, seconds)
             except Broken as reason:
                 rows[text]["broken"] = str(reason)
-                return  # what its processes do now is anybody's guess
+                return  # what its processes do now is unknown
             for name, figure in found.items():
                 rows[text][name].append(figure)
 
@@ -136,7 +136,7 @@ class Guests:
             self._runner.run(self._together([f"{shared}:{number}"] * TASKS))
 
     def load_at_once(self, name: str, seconds: float) -> dict[str, Any]:
-        """Everybody at once: how often it was loaded, and when each had the value."""
+        """All callers at once: how often it was loaded, and when each had the value."""
         self.loads, self.seconds = 0, seconds
         return {"ends": self._runner.run(self._together([name] * TASKS)), "loads": self.loads}
 

@@ -1,7 +1,7 @@
 """The commands that waiting sends to the server: fifty callers, three seconds, one held key.
 
-Nobody gets the key, so every command is one that waiting itself costs. The holder is a client of
-its own. Opening connections is not counted (see :data:`benchmarks.servers.CONNECTING`); subscribing
+No caller gets the key, so every command is one that waiting itself costs. The holder is a separate
+client. Opening connections is not counted (see :data:`benchmarks.servers.CONNECTING`); subscribing
 to a wake-up is.
 """
 

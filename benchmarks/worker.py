@@ -1,4 +1,4 @@
-"""A measured client in a process of its own, so that the CPU time it reports is its own.
+"""A measured client in a separate process, so that the CPU time it reports is its own.
 
 :class:`Worker` is the handle the run holds; ``python -m benchmarks.worker`` is the process behind
 it. They speak in lines of JSON: a job names a function of a benchmark module and its arguments,

@@ -46,7 +46,7 @@ PATIENCE = 90.0
 
 
 class Prometheus:
-    """A server of its own, with a folder of its own, that scrapes one port each second."""
+    """A Prometheus server in its own folder that scrapes one port each second."""
 
     def __init__(self, folder: Path, target: int) -> None:
         self._url = f"http://127.0.0.1:{free_port()}"
@@ -125,7 +125,7 @@ class Shop:
         dibs.scheduled(every=1, key="heartbeat")(lambda: None)
 
     def trade(self) -> None:
-        """A lease, somebody who waits for it, submissions, a cached value."""
+        """A lease, a waiter for it, submissions, a cached value."""
         self._round += 1
         with self._dibs.hold("account:1", ttl=5):
             refused(lambda: self._dibs.hold("account:1", ttl=5, wait=0.02).__enter__())

@@ -267,7 +267,7 @@ class Conditions:
 
     @contextmanager
     def for_a_test(self, *, coroutine: bool) -> Iterator[None]:
-        """What a test meets, whatever it does."""
+        """The conditions that apply to every test."""
         with ExitStack() as lasting:
             if "busy" in self._names and not coroutine:
                 lasting.enter_context(_busy_interpreter())

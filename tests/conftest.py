@@ -335,9 +335,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Map())
     if client := fork_server.install():
         config.add_cleanup(client.close)
-    # A shell starts background jobs with SIGINT ignored, and every process of a test inherits it.
+    # A shell starts background jobs with SIGINT and SIGQUIT ignored, `nohup` with SIGHUP, and every
+    # process of a test inherits it.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in ("SIGQUIT", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -102,7 +102,7 @@ def _in_threads(place: Callable[[str], str], close: Callable[[], None]) -> Submi
             try:
                 record(intent, place(intent))
                 return
-            except Exception:  # whatever it is, the caller submits again
+            except Exception:  # after any error the caller submits again
                 close()
                 time.sleep(0.02)
 
@@ -400,7 +400,7 @@ class Redis:
         self._follow()
 
     def check(self) -> None:
-        """AssertionError: it is of no use any more, and the storm was one without Redis."""
+        """Raise if Redis is no longer usable: the storm would have been one without Redis."""
         with Dibs(self.url, budget=5, on_outage="closed") as dibs, dibs.hold("check", ttl=5):
             pass
 

@@ -1,10 +1,10 @@
-"""How long nobody leads after a leader resigned, was killed or stopped, or Redis failed over.
+"""How long there is no leader after one resigned, was killed or stopped, or Redis failed over.
 
     python -m tests.handovers                 every scenario, a table on the terminal
     python -m tests.handovers --times 3       fewer hand-overs of each
     python -m tests.handovers --only kill     scenarios whose name contains the word
 
-Candidates are processes of their own. Their times are of one monotonic clock, that of the machine.
+Each candidate is a process. Their times are of one monotonic clock, that of the machine.
 """
 
 import argparse
@@ -103,9 +103,9 @@ class Measured:
     """Seconds from the fault to the next election."""
     fences: list[int]
     late: list[float] = field(default_factory=list[float])
-    """Seconds for which the old leader went on after it could run again."""
+    """Seconds for which the old leader continued after it could run again."""
     kept: int = 0
-    """Faults after which the same leader went on leading."""
+    """Faults after which the same leader continued to lead."""
 
     @property
     def fences_grow(self) -> bool:
@@ -139,7 +139,7 @@ def _replaced(election: Election, times: int, end: Callable[[Child], None]) -> M
 
 
 def stop(election: Election, times: int) -> Measured:
-    """SIGSTOP: the leader is stopped until another one leads, and goes on then."""
+    """SIGSTOP: the leader is stopped until another one leads, and then resumes."""
     measured = Measured([], election.fences)
     leader, _ = election.elected()
     for _ in range(times):

@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 KEYS = 8
-"""Keys that everybody holds in turn: few, so that they are wanted all the time."""
+"""Keys that all processes hold in turn: few, so that they are contended all the time."""
 TTL = 4.0
 BODY = 0.02
 EVERY = 0.25
-"""A new order and a new value for everybody at once, in seconds."""
+"""A new order and a new value for all processes at once, in seconds."""
 
 
 class Record(NamedTuple):

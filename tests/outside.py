@@ -67,7 +67,7 @@ class OutsideServer(Server):
         self._ask("SCRIPT", "FLUSH")
 
     def freeze(self) -> None:
-        """Not to be done to a server of somebody else."""
+        """Skip: a server that is not ours must not be stopped."""
         pytest.skip("NOT TESTED: this server is not ours to stop")
 
     kill = restart = thaw = freeze

@@ -1,4 +1,4 @@
-"""The pictures in the documentation, taken anew: `python -m tests.pictures`, or some by name.
+"""Take the pictures of the documentation again: `python -m tests.pictures`, or some by name.
 
 They need chromium, and fonts for Chinese and for emoji. Look at them before they are committed.
 """

@@ -78,7 +78,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 
 
 def named(codes: set[CodeType]) -> set[str]:
-    """The functions of the sources among them, as they stand in the map."""
+    """The functions of the sources among them, as the map names them."""
     return {_name(code) for code in list(codes) if code.co_filename.startswith(SOURCES)}
 
 

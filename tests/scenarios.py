@@ -52,7 +52,7 @@ class Result:
 
 
 class Workers:
-    """Processes that use a target, each with a file of its own."""
+    """Processes that use a target, each with its own file."""
 
     def __init__(self, folder: Path, seconds: float, **options: Any) -> None:
         self._folder = folder
@@ -171,7 +171,7 @@ def sentinel_kill(seconds: float) -> Result:
 
 
 def sentinel_stop(seconds: float) -> Result:
-    """The master is stopped, and goes on when another has taken its place."""
+    """The master is stopped, and resumes when another has taken its place."""
     with sentinel_at_work(seconds) as (service, running):
         service.master.freeze()
         successor = service.promoted()
@@ -268,7 +268,7 @@ def cluster_kill(seconds: float) -> Result:
 
 
 def cluster_stop(seconds: float) -> Result:
-    """A master is stopped, and goes on when its replica has taken its slots."""
+    """A master is stopped, and resumes when its replica has taken its slots."""
     with cluster_at_work(seconds) as (masters, replicas, running):
         masters[1].freeze()
         eventually(lambda: is_master(replicas[1]), within=30)

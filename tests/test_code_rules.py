@@ -174,7 +174,7 @@ def promises_in(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 
 def test_a_test_file_is_named_after_what_it_tests() -> None:
-    """No file for whatever was left over."""
+    """No file for leftovers."""
     unclear = {path for path in files_of_tests() if SAYS_NOTHING.match(path.stem)}
     assert {str(path.relative_to(TESTS)) for path in unclear} == UNCLEAR
 

@@ -120,7 +120,7 @@ async def test_a_busy_loop_is_late(under: Conditions) -> None:
 
 @with_conditions("busy")
 def test_a_busy_interpreter_is_late(under: Conditions) -> None:
-    """A thread that sleeps shortly wakes up when the other one lets go of the interpreter."""
+    """A thread that sleeps briefly wakes up when the other one releases the interpreter."""
     with under.for_a_test(coroutine=False):
         since = time.perf_counter()
         for _ in range(10):
@@ -130,7 +130,7 @@ def test_a_busy_interpreter_is_late(under: Conditions) -> None:
 
 @with_conditions("stopped")
 def test_a_stopped_process_misses_time(under: Conditions) -> None:
-    """Between two looks at the clock lie 0.4 s, though nobody slept."""
+    """Between two reads of the clock lie 0.4 s, without a sleep."""
     longest, last = 0.0, time.monotonic()
     end = last + 2.5
     with under.for_a_test(coroutine=False):
@@ -142,7 +142,7 @@ def test_a_stopped_process_misses_time(under: Conditions) -> None:
 
 
 def test_every_test_that_is_left_out_exists() -> None:
-    """A name that no test has any more would leave out nothing, and nobody would notice."""
+    """A name without a test would leave out nothing, unnoticed."""
     source = "".join(file.read_text() for file in TESTS.rglob("test_*.py"))
     names = set(re.findall(r"def (test_\w+)", source))
     for conditions, _, tests in QUIET:

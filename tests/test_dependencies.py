@@ -55,7 +55,7 @@ def test_both_ends_of_redis_are_tested() -> None:
 
 
 def test_extras_are_for_the_library_only() -> None:
-    """What an application needs is a dependency group: nobody installs a bot with `dibs[…]`."""
+    """What an application needs is a dependency group: a bot is not installed with `dibs[…]`."""
     integrations = {path.stem for path in (ROOT / "src/dibs/integrations").glob("[a-z]*")}
     assert set(EXTRAS) <= integrations | {"cli", "embedded", "msgspec", "orjson"}
     assert {"menu", "orders", "weamind", "playground"} <= set(SETTINGS["dependency-groups"])
@@ -65,7 +65,7 @@ def test_extras_are_for_the_library_only() -> None:
     "path", sorted((ROOT / "requirements").glob("*.txt")), ids=lambda p: p.name
 )
 def test_pins_name_no_registry(path: Path) -> None:
-    """Whoever installs chooses the registry; the pins have hashes and no address."""
+    """The user chooses the registry; the pins have hashes and no address."""
     text = path.read_text("utf-8")
     assert "://" not in text
     assert text.count("--hash=sha256:") >= len(PIN.findall(text))

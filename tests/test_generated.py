@@ -76,7 +76,7 @@ def test_a_missing_file_is_found_and_printed_again(tree: Path):
 
 
 def test_a_stray_file_is_found_and_removed(tree: Path):
-    """A generated file whose source is gone is a problem, also in a folder of its own."""
+    """A generated file without a source is a problem, also in its own folder."""
     stray = tree / "src/dibs/_sync/deeper/old.py"
     stray.parent.mkdir()
     stray.write_bytes((tree / GENERATED).read_bytes())
@@ -86,7 +86,7 @@ def test_a_stray_file_is_found_and_removed(tree: Path):
 
 
 def test_a_stray_file_written_by_hand_is_not_removed(tree: Path):
-    """Nobody's work is deleted: the generator stops before it writes anything."""
+    """Handwritten files are not deleted: the generator stops before it writes anything."""
     stray = tree / "src/dibs/_sync/mine.py"
     stray.write_text("MINE = True\n")
     with pytest.raises(unasync.Refused, match=r"mine\.py: written by hand"):

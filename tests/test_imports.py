@@ -39,7 +39,7 @@ def test_above_the_public_api_only_declared_interfaces_are_used(package: str) ->
 
 
 def test_the_drawing_shows_the_imports_as_they_are() -> None:
-    """Whoever adds a module or an import runs `make drawing`."""
+    """`make drawing` must be run after every new module or import."""
     assert draw_imports.is_fresh(ROOT), "make drawing"
 
 

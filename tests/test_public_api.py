@@ -32,7 +32,7 @@ def test_the_reference_lists_every_integration() -> None:
 
 
 def test_what_pages_import_is_in_the_reference() -> None:
-    """Nobody is shown an import that may change without notice."""
+    """No page shows an import that may change without notice."""
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     shown = {
         f"{module}.{name.partition(' as ')[0].strip()}"
@@ -45,7 +45,7 @@ def test_what_pages_import_is_in_the_reference() -> None:
     assert shown - listed - modules == set()
 
 
-# Each module is imported by a process that has not imported dibs; what dibs needs is there.
+# Each module is imported by a process that has not imported dibs; its requirements are installed.
 FRESH = """
 import contextlib, importlib, io, json, os, sys, traceback
 
@@ -90,7 +90,7 @@ def imported() -> dict[str, tuple[list[str], str]]:
 def test_what_the_reference_names_can_be_imported(
     module: str, imported: dict[str, tuple[list[str], str]]
 ) -> None:
-    """Every name in the table of imports is there; `__all__` has these names and no others."""
+    """Every name in the table of imports exists; `__all__` has these names and no others."""
     names, error = imported[module]
     assert not error, error
     assert names in ([], sorted(IMPORTS[module]))
@@ -103,7 +103,7 @@ def test_every_guard_for_http_exports_policy(name: str) -> None:
 
 
 def test_the_version_is_that_of_the_distribution() -> None:
-    """`dibs.__version__` is what an installer says, and is there without an installation."""
+    """`dibs.__version__` is what an installer says, and is defined without an installation."""
     assert dibs.__version__ == importlib.metadata.version("dibs")
 
 

@@ -91,7 +91,7 @@ async def post(app: Any) -> None:
 
 
 async def files_of(call: Call, package: Path) -> list[str]:
-    """The files that one call enters, and whatever runs beside it."""
+    """The files that one call enters, and those of tasks beside it."""
     await asyncio.sleep(0.05)
     with entered(package) as files:
         await call()

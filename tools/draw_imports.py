@@ -2,7 +2,7 @@
 
 Every import counts: those inside of functions and those for type checkers as well. What may import
 what is declared here, in `LAYERS` and `MAY_IMPORT`; `problems` names every import that goes another
-way, every cycle of modules, and every exception that is not needed any more.
+way, every cycle of modules, and every exception that is no longer needed.
 """
 
 import ast

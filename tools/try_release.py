@@ -1,7 +1,7 @@
 """`make try-release`: upload dist/ to a registry on this machine, and use what it then offers.
 
-The registry is pypiserver, in an environment of its own. Each distribution is installed from it
-into a clean environment, and the examples of the page that it shows for dibs are run in order.
+The registry is pypiserver, in its own environment. Each distribution is installed from it into a
+clean environment, and the examples of the page that it shows for dibs are run in order.
 """
 
 import argparse

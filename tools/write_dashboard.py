@@ -76,7 +76,7 @@ ROWS = (
             Query(f"sum by (instance) (increase(dibs_outage_seconds_total{{{OF_JOB}}}[1h]))",
                   "{{instance}}"),
         ), 6),
-        Panel("Unguarded", "Granted although Redis was unavailable: nobody was kept out.", "ops", (
+        Panel("Unguarded", "Granted although Redis was unavailable: it excludes none.", "ops", (
             Query(rate("dibs_unguarded_total", "name"), "{{name}}"),
         ), 6),
         Panel("Refused", "Refused while Redis was unavailable, as the policy says.", "ops", (

@@ -19,11 +19,11 @@ LOCK_KEY = "lock:cis:menu:active:v1:{branch_id}"
 """The seed's. In a cluster the two would be in different slots, so dibs names the lock there."""
 LOAD_TIMEOUT = LONGEST + 2
 FAILURE_TTL = 1.0
-"""Seconds for which a failed load is the answer to everybody: else each process tries in turn."""
+"""Seconds for which a failed load answers all callers: else each process tries in turn."""
 RENEWAL_WAIT = 2.0
 """Seconds that a guest waits for the successor of a menu whose time window has ended."""
 RENEWAL_PAUSE = 3.0
-"""Seconds between two questions for it, if the store-service has none or does not answer."""
+"""Seconds between two requests for it, if the store-service has none or does not answer."""
 _MOST_PAUSES = 10_000
 NO_ANSWER = (Unreachable, Refused, Unavailable, TimeoutError)
 _log = logging.getLogger(__name__)
@@ -50,17 +50,20 @@ _LOGGED = {
     "poison": (logging.WARNING, "unreadable, loaded again"),
     "invalidated": (logging.INFO, "invalidated"),
 }
-"""The seed's life cycle of a cached menu: what is said about each event, at the seed's level."""
+"""The seed's log of a cached menu: the words for each event, at the seed's level."""
 
 
 @dataclass
 class _Asked:
-    """One request, and what dibs said about it. No kinds: it shared another request's answer."""
+    """One request, and the events that dibs emitted for it.
+
+    No kinds: it shared another request's answer.
+    """
 
     branch_id: str
     kinds: list[str] = field(default_factory=list[str])
     has_failed: bool = False
-    """The load failed, and that is logged: what follows from it need not be."""
+    """The load failed and was logged: consequences are not logged again."""
 
     @property
     def how(self) -> str:
@@ -71,7 +74,7 @@ _asked: ContextVar[_Asked | None] = ContextVar("asked", default=None)
 
 
 class Served(NamedTuple):
-    """A menu, and how it was got: hit, stale, miss, shared or bypass."""
+    """A menu, and where it came from: hit, stale, miss, shared or bypass."""
 
     menu: ActiveMenu
     how: str
@@ -103,13 +106,13 @@ class ActiveMenus:
         )(self._load)
 
     async def aclose(self) -> None:
-        """No connection is left."""
+        """Close all connections."""
         await self._dibs.aclose()
 
     async def find(self, branch_id: str) -> Served:
-        """The menu that the branch serves now: cached, old, or asked for.
+        """The menu that the branch serves now: cached, stale or just loaded.
 
-        NoMenu: there is none. Refused, Unreachable, Unavailable, TimeoutError: nobody can tell.
+        NoMenu: there is none. Refused, Unreachable, Unavailable, TimeoutError: it is unknown.
         """
         asked = _Asked(branch_id)
         _asked.set(asked)
@@ -119,12 +122,15 @@ class ActiveMenus:
         return await self._renewed(asked, menu)
 
     async def invalidate(self, branch_id: str) -> bool:
-        """Later readers get a new one. False: Redis is out; it is deleted when Redis is back."""
+        """Delete the menu, so that later readers load it.
+
+        False: Redis is down; it is deleted when Redis is back.
+        """
         _asked.set(_Asked(branch_id))
         return await self._menu.invalidate(branch_id)
 
     async def is_redis_there(self) -> bool:
-        """True: it answers."""
+        """True: Redis answers."""
         try:
             await self._dibs.peek("cis:menu:ready")
         except Unavailable:
@@ -188,7 +194,7 @@ class ActiveMenus:
 
 
 def _log_failure(branch_id: str, error: Refused | Unreachable) -> None:
-    """That there is no menu is INFO; no answer is a WARNING, and an error of its own an ERROR."""
+    """Log a missing menu as INFO, no answer as WARNING, and an error of the service as ERROR."""
     levels = {NoMenu: logging.INFO, Unreachable: logging.WARNING}
     _log.log(levels.get(type(error), logging.ERROR), "menu of branch %s: %s", branch_id, error)
     if asked := _asked.get():
@@ -200,6 +206,6 @@ def _is_cluster(redis_url: str) -> bool:
 
 
 def _seconds_over(menu: ActiveMenu) -> float:
-    """For how long its time window has been over; negative: it is not, or nobody said when."""
+    """Seconds since the end of its time window; negative: it has not ended, or has no end."""
     end = menu.ends_at
     return -1.0 if end is None else (datetime.now(UTC) - end).total_seconds()

@@ -6,9 +6,9 @@ GET  /health                              200: this process answers
 GET  /ready                               200 ok, or degraded: one of two is out · 503: both are
 GET  /stats                               200: what the cache did in this process, by event
 
-Whatever is not 2xx is problem+json. `X-Cache` tells how a menu was got: hit · stale (one refreshes
-it behind) · miss (this request loaded it) · shared (another one did, and this one waited for it)
-· bypass (loaded without the cache).
+Every response that is not 2xx is problem+json. `X-Cache` tells where a menu came from: hit · stale
+(one refreshes it behind) · miss (this request loaded it) · shared (another one did, and this one
+waited for it) · bypass (loaded without the cache).
 """
 
 import hmac
@@ -48,7 +48,7 @@ class MenuBff:
 
     @property
     def routes(self) -> list[Route]:
-        """What the service answers."""
+        """The routes of the service."""
         return [
             Route("/menus/active", self.find_active),
             Route("/admin/branches/{branch_id}/menus", self.publish, methods=["POST"]),
@@ -58,7 +58,7 @@ class MenuBff:
         ]
 
     async def __aenter__(self) -> "MenuBff":
-        """ValueError: a setting cannot be used. Nothing connects before it is needed."""
+        """ValueError: a setting cannot be used. Connections are opened when needed."""
         settings = self._settings or Settings.from_environment()
         self._admin_token = settings.admin_token
         self._store = StoreClient(settings.store_service_url)
@@ -72,14 +72,14 @@ class MenuBff:
     # ---- answers
 
     async def find_active(self, request: Request) -> Response:
-        """The menu that the branch serves now: cached, old, or asked for."""
+        """The menu that the branch serves now: cached, stale or just loaded."""
         branch_id = _checked(request.query_params.get("branchId"))
         _check_table(request.query_params.get("tableId", ""))
         menu, how = await self._menus.find(branch_id)
         return JSONResponse(menu.printed(), headers={"X-Cache": how, "Cache-Control": "no-cache"})
 
     async def publish(self, request: Request) -> Response:
-        """Hand a new version to the store-service; whoever reads from now on gets it."""
+        """Hand a new version to the store-service; readers get it at once."""
         self._only_admins(request)
         branch_id = _checked(request.path_params["branch_id"])
         edition = await _body(request)
@@ -98,7 +98,7 @@ class MenuBff:
         return JSONResponse({"status": "ok"})
 
     async def ready(self, request: Request) -> Response:
-        """Without Redis menus are still loaded, without the store-service still read."""
+        """Without Redis menus are still loaded, without the store-service they are still read."""
         redis_answers, store_answers = (
             await self._menus.is_redis_there(),
             await self._is_store_there(),
@@ -152,7 +152,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
 
 
 def _checked(branch_id: str | None) -> str:
-    """The branch. 400: it is missing, blank, or cannot be one."""
+    """The branch. 400: it is missing, blank, or not valid."""
     if branch_id is None or not branch_id.strip():
         raise HTTPException(400, "branchId is required")
     if not _BRANCH.fullmatch(branch_id):
@@ -162,14 +162,14 @@ def _checked(branch_id: str | None) -> str:
 
 
 def _check_table(table_id: str) -> None:
-    """400: it cannot be a table. Nobody else is asked about it: all tables share the menu."""
+    """400: it is not a valid table. It goes no further: all tables share the menu."""
     if not _TABLE.fullmatch(table_id):
         detail = "tableId must have at most 64 characters, none of them a control character"
         raise HTTPException(400, detail)
 
 
 async def _body(request: Request) -> bytes:
-    """All of it. 413, as a problem like all others: it is too long."""
+    """The whole body. 413, as problem+json: it is too long."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

@@ -1,4 +1,4 @@
-"""What the environment may tell the BFF."""
+"""The settings of the BFF, from the environment."""
 
 import math
 from pathlib import Path
@@ -9,18 +9,18 @@ from starlette.config import Config
 
 
 class Settings(NamedTuple):
-    """Where the others are, and how old a menu may be when nobody has a newer one."""
+    """The addresses of the other services, and how old a menu may be when there is no newer one."""
 
     redis_url: str = "redis://127.0.0.1:6379"
     store_service_url: str = "http://127.0.0.1:8001"
     stale: float = 600.0
     """Seconds past its ttl that a menu may be served."""
     admin_token: str = ""
-    """What admin calls must bear; empty: nothing, where the network keeps others out."""
+    """The token that admin calls must send; empty: none, if the network keeps others out."""
 
     @classmethod
     def from_environment(cls) -> "Settings":
-        """The environment first, then `.env`. ValueError: which setting cannot be used."""
+        """Read the environment, then `.env`. ValueError: which setting cannot be used."""
         config = Config(".env" if Path(".env").is_file() else None)
         default = cls()
         return cls(

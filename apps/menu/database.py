@@ -21,12 +21,12 @@ from .menus import Branch, Category, Chain, Edition, Item, Menu, NewVersion, Tim
 from .schema import branches, categories, items, metadata, versions, windows
 
 _START_LOCK = 0x6D656E75
-"""Who holds it, in PostgreSQL, may create and fill the tables."""
+"""The lock in PostgreSQL under which the tables are created and filled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Active:
-    """A branch and what it has published last; nothing, if it never has."""
+    """A branch and its latest published version, if any."""
 
     branch: Branch
     version: Version | None
@@ -48,13 +48,13 @@ class MenuDatabase:
         return f"<MenuDatabase {self._engine.url.render_as_string(hide_password=True)}>"
 
     def close(self) -> None:
-        """No connection is left."""
+        """Close all connections."""
         self._engine.dispose()
 
     def prepare(self, chain: Chain) -> None:
-        """The tables are there, with *chain* in them if they were empty.
+        """Create the tables, and fill them with *chain* if they are empty.
 
-        Any number of processes may do so at once: the first does it, the others find it done.
+        Any number of processes may do so at once: the first one does it, the others find it done.
         """
         with self._writer.begin() as connection:
             wait_for_start(connection, _START_LOCK)
@@ -88,7 +88,7 @@ class MenuDatabase:
             return [_version(row) for row in found]
 
     def menu(self, branch_id: str, number: int) -> Menu | None:
-        """What that version says. None: there is no such version."""
+        """The menu of that version. None: there is no such version."""
         with self._engine.begin() as connection:
             row = _find_version(connection, branch_id, number)
             return None if row is None else _menu(connection, row.id)
@@ -168,7 +168,7 @@ def _window_row(window: TimeWindow) -> dict[str, Any]:
 
 
 def _find_branch(connection: Connection, branch_id: str, *, lock: bool = False) -> Branch | None:
-    """The branch. With *lock*, nobody else gets it so before this transaction has ended."""
+    """The branch. With *lock*, its row is locked until this transaction ends."""
     query = select(branches).where(branches.c.branch_id == branch_id)
     row = connection.execute(query.with_for_update() if lock else query).one_or_none()
     return None if row is None else _branch(row)

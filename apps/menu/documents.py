@@ -207,7 +207,7 @@ def _no_constant(name: str) -> None:
 
 
 def print_menu(menu: Menu) -> Document:
-    """What `parse_menu` makes this menu of."""
+    """The JSON from which `parse_menu` builds this menu."""
     return {
         "timeWindows": [_print_window(window) for window in menu.windows],
         "categories": [
@@ -218,7 +218,7 @@ def print_menu(menu: Menu) -> Document:
 
 
 def print_active(version: Version, menu: Menu, serving: Serving) -> Document:
-    """What is served now: the seven fields of the seed's StoreResolveMenuRs."""
+    """The menu that is served now: the seven fields of the seed's StoreResolveMenuRs."""
     served = menu.during(serving.window.code)
     return {
         "menuVersionId": version.version_id,

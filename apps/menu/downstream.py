@@ -11,9 +11,12 @@ import httpx2 as httpx
 
 SUCCESS = "00000"
 NO_MENU = {"40401": "There is no such branch.", "40402": "The branch serves nothing now."}
-"""The codes that say that there is no menu to show. Every other code is the store's own trouble."""
+"""The codes that mean that there is no menu to show.
+
+Every other code is an error of the service.
+"""
 LONGEST = 5.0
-"""What one call may take, in seconds: each of its reads; all of it, the cache's load_timeout."""
+"""Seconds that each read of a call may take; the cache's load_timeout limits all of them."""
 _CONNECT = 1.0
 _IDLE = 2.0
 """Servers close idle connections after some seconds; ours is closed first, so that none is used
@@ -31,7 +34,7 @@ _FIELDS: dict[str, type] = {
 
 @dataclass(frozen=True, slots=True)
 class ActiveMenu:
-    """The seed's FindMenuActiveRs. Its names are those of the wire, and of what lies in Redis."""
+    """The seed's FindMenuActiveRs. Its names are those of the JSON, and of the value in Redis."""
 
     menuVersionId: str  # noqa: N815
     versionNo: int  # noqa: N815
@@ -42,7 +45,7 @@ class ActiveMenu:
     items: list[dict[str, Any]]
 
     def printed(self) -> dict[str, Any]:
-        """As guests get it."""
+        """The JSON for guests."""
         # Not dataclasses.asdict: it copies every dish for every guest.
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
@@ -73,12 +76,12 @@ class NoMenu(Refused):
 
     @property
     def reason(self) -> str:
-        """A sentence for the guest."""
+        """The message for the guest."""
         return NO_MENU[self.code]
 
 
 class Unreachable(Exception):
-    """The store-service did not answer, not in time, or not in its own language."""
+    """The store-service did not answer, not in time, or not in its own format."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(cause)
@@ -89,7 +92,7 @@ class Unreachable(Exception):
 
 
 class Published(NamedTuple):
-    """What the store-service said to a publication."""
+    """The store-service's answer to a publication."""
 
     status: int
     body: bytes
@@ -113,29 +116,29 @@ class StoreClient:
         )
 
     async def resolve_active(self, branch_id: str) -> ActiveMenu:
-        """The branch's menu. NoMenu: there is none. Refused, Unreachable: nobody can tell.
+        """The branch's menu. NoMenu: there is none. Refused, Unreachable: it is unknown.
 
-        All guests of the branch share the answer, so nothing of one guest's request is in the
-        question: no table.
+        All guests of the branch share the answer, so the request contains nothing of one guest's,
+        not even the table.
         """
         answer = await self._ask("POST", "/resolveActive", json={"branchId": branch_id})
         return converted(_data(answer))
 
     async def publish(self, branch_id: str, edition: bytes) -> Published:
-        """What was said to a new version. Unreachable: it may be published, or not."""
+        """Publish a new version. Unreachable: it may be published, or not."""
         path = f"/branches/{quote(branch_id, safe='')}/menus"
         answer = await self._ask("POST", path, content=edition)
         media_type = answer.headers.get("Content-Type", "application/json")
         return Published(answer.status_code, answer.content, media_type)
 
     async def check(self) -> None:
-        """Returns if it is well. Unreachable: it is not."""
+        """Return if the service is healthy. Unreachable: it is not."""
         answer = await self._ask("GET", "/health")
         if answer.status_code != 200:
             raise Unreachable(f"HTTP {answer.status_code}")
 
     async def aclose(self) -> None:
-        """No connection is left."""
+        """Close all connections."""
         await self._http.aclose()
 
     async def _ask(self, method: str, path: str, **content: Any) -> httpx.Response:
@@ -149,7 +152,7 @@ class StoreClient:
 
 
 def converted(data: Mapping[str, Any]) -> ActiveMenu:
-    """The seed's convertToResult: seven fields, whatever else there is.
+    """The seed's convertToResult: seven fields; all others are ignored.
 
     Unreachable: one is missing, or cannot be sent to a guest as JSON.
     """
@@ -166,7 +169,7 @@ def converted(data: Mapping[str, Any]) -> ActiveMenu:
 
 
 def _check_sendable(menu: ActiveMenu) -> None:
-    """Unreachable: Python reads it as JSON, and nobody else would: NaN, 1e999, half a character."""
+    """Unreachable: only Python reads it as JSON: NaN, 1e999, half a surrogate pair."""
     try:
         json.dumps(menu.printed(), ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
 """Menus as the chain thinks of them: versions of a branch, and what is served when.
 
-No I/O and no clock: whoever asks says what time it is.
+No I/O and no clock: callers pass the time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ class Branch:
     timezone: str = "Asia/Taipei"
 
     def local(self, at: datetime) -> datetime:
-        """*at* by the clock on the wall of the branch; without an offset it is that clock's."""
+        """*at* in the branch's local time; without an offset it is taken as local."""
         zone = ZoneInfo(self.timezone)
         return at.astimezone(zone) if at.tzinfo else at.replace(tzinfo=zone)
 
@@ -64,7 +64,7 @@ class TimeWindow:
         return Serving(self, day, starts_at, datetime.combine(last, self.end, like.tzinfo))
 
     def spans(self) -> list[tuple[int, int]]:
-        """From minute to minute of the week, once for each weekday; may end in the next week."""
+        """Start and end as minutes of the week, for each weekday; an end may be in the next."""
         start, end = (at.hour * 60 + at.minute for at in (self.start, self.end))
         length = (end - start) % _DAY or _DAY
         begins = [(weekday - 1) * _DAY + start for weekday in self.weekdays]
@@ -109,7 +109,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Menu:
-    """All that a version says. Categories and items are in the order in which they are shown."""
+    """The content of a version. Categories and items are in the order in which they are shown."""
 
     windows: tuple[TimeWindow, ...]
     categories: tuple[Category, ...]
@@ -140,7 +140,7 @@ class Menu:
         return replace(self, items=items)
 
     def check(self) -> None:
-        """Nothing, if the parts fit together. Invalid: they do not."""
+        """Check that the parts fit together. Invalid: they do not."""
         _distinct("categories", "categoryId", [each.category_id for each in self.categories])
         _distinct("items", "itemId", [item.item_id for item in self.items])
         _apart(self.windows)
@@ -163,7 +163,7 @@ class Version:
     created_at: datetime
     published_at: datetime | None
     version_hash: str
-    """The same for the same content, whatever its number."""
+    """The same for the same content, regardless of its number."""
 
     @property
     def version_id(self) -> str:
@@ -173,7 +173,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class NewVersion:
-    """A version before it has a number."""
+    """A version without a number yet."""
 
     menu: Menu
     created_at: datetime
@@ -186,7 +186,7 @@ Chain = Sequence[tuple[Branch, Sequence[NewVersion]]]
 
 @dataclass(frozen=True, slots=True)
 class Edition:
-    """What is to become a version: a whole menu, or a change of one that is there."""
+    """What is to become a version: a whole menu, or a change of an existing one."""
 
     menu: Menu | None = None
     copy_of: int | None = None
@@ -214,7 +214,7 @@ def _distinct(field: str, name: str, ids: Sequence[str]) -> None:
 
 
 def _apart(windows: Iterable[TimeWindow]) -> None:
-    """Nothing, if at most one window is open at any minute of the week. Invalid: two are."""
+    """Check that at most one window is open at any minute of the week. Invalid: two are."""
     spans = sorted(span for window in windows for span in window.spans())
     again = [(start + _WEEK, end + _WEEK) for start, end in spans[:1]]
     for (_, end), (start, _) in zip(spans, spans[1:] + again, strict=True):

@@ -15,7 +15,7 @@ def problem(
     facts: Mapping[str, object] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """A response that says what is wrong, with *facts* beside it."""
+    """A response that says what is wrong, with *facts* as further fields."""
     body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status}
     return JSONResponse(
         {**body, "detail": detail, **(facts or {})},
@@ -26,6 +26,6 @@ def problem(
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
-    """The exception handler for what the framework refuses: no such path, method, or size."""
+    """The exception handler for refusals of the framework: unknown paths, methods, and sizes."""
     assert isinstance(error, HTTPException)
     return problem(error.status_code, error.detail, headers=error.headers)

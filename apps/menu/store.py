@@ -8,8 +8,8 @@ POST /branches/{id}/menus       201: published · 400 · 404
 GET  /health                    200 · 503
 GET  /stats                     200 {"resolveActive": how many calls have arrived}
 
-Whatever is refused is problem+json, but for a body of more than 1 MB, which is a plain 413.
-503 is the answer while the database does not answer.
+Refusals are problem+json, except a plain 413 for a body of more than 1 MB. 503 is the answer while
+the database does not answer.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ _log = logging.getLogger(__name__)
 
 
 class Settings(NamedTuple):
-    """What the environment may say."""
+    """The settings of the store-service."""
 
     database_url: str = "sqlite:///menu.db"
     delay: float = 0.0
@@ -66,7 +66,7 @@ class Settings(NamedTuple):
 
     @classmethod
     def from_environment(cls) -> "Settings":
-        """The environment first, then `.env`. ValueError: which setting cannot be used."""
+        """Read the environment, then `.env`. ValueError: which setting cannot be used."""
         config = Config(".env" if Path(".env").is_file() else None)
         delay = config("STORE_DELAY_SECONDS", cast=float, default=0.0)
         if not (math.isfinite(delay) and delay >= 0):
@@ -88,7 +88,7 @@ class StoreService:
 
     @property
     def routes(self) -> list[Route]:
-        """What the service answers."""
+        """The routes of the service."""
         return [
             Route("/resolveActive", self.resolve_active, methods=["POST"]),
             Route("/branches", self.list_branches),
@@ -115,7 +115,7 @@ class StoreService:
     # ---- answers
 
     async def resolve_active(self, request: Request) -> Response:
-        """The menu that the branch serves now, or at `at`."""
+        """Return the menu that the branch serves now, or at `at`."""
         self._arrived += 1
         question = _question(parse_json(await request.body()))
         await asyncio.sleep(self._delay)
@@ -125,7 +125,7 @@ class StoreService:
         return JSONResponse({"responseCode": code, "msg": msg, "data": data})
 
     async def list_branches(self, request: Request) -> Response:
-        """Every branch, with its active version."""
+        """List every branch, with its active version."""
         found = await self._threads.ask(self._database.branches)
         return JSONResponse(
             {
@@ -143,7 +143,7 @@ class StoreService:
         )
 
     async def list_versions(self, request: Request) -> Response:
-        """Every version of the branch, the newest first."""
+        """List every version of the branch, the newest first."""
         branch_id = _branch_id(request)
         found = await self._threads.ask(self._database.versions, branch_id)
         if found is None:
@@ -153,7 +153,7 @@ class StoreService:
         return JSONResponse({"branchId": branch_id, "activeVersionNo": active, "versions": listed})
 
     async def show_menu(self, request: Request) -> Response:
-        """What one version says, in the form in which it can be published again."""
+        """Return one version, in the form in which it can be published again."""
         branch_id, number = _branch_id(request), _number(request)
         menu = await self._threads.ask(self._database.menu, branch_id, number)
         if menu is None:
@@ -161,7 +161,7 @@ class StoreService:
         return JSONResponse(print_menu(menu))
 
     async def publish(self, request: Request) -> Response:
-        """A new version of the branch's menu, active at once unless it is a draft."""
+        """Publish a new version of the branch's menu, active at once unless it is a draft."""
         branch_id = _branch_id(request)
         edition = parse_edition(parse_json(await request.body()))
         now = datetime.now(UTC)

@@ -12,7 +12,7 @@ from .orders import Line, Order
 from .schema import lines, metadata, orders
 
 _START_LOCK = 0x6F726465
-"""Who holds it, in PostgreSQL, may create the tables."""
+"""The lock in PostgreSQL under which the tables are created."""
 
 
 class OrderDatabase:
@@ -30,11 +30,11 @@ class OrderDatabase:
         return f"<OrderDatabase {self._engine.url.render_as_string(hide_password=True)}>"
 
     def close(self) -> None:
-        """No connection is left."""
+        """Close all connections."""
         self._engine.dispose()
 
     def prepare(self) -> None:
-        """The tables are there. Any number of processes may make them at once."""
+        """Create the tables. Any number of processes may do so at once."""
         with self._writer.begin() as connection:
             wait_for_start(connection, _START_LOCK)
             _forget_submissions(connection)
@@ -46,7 +46,7 @@ class OrderDatabase:
             connection.execute(select(orders.c.id).limit(1))
 
     def begin(self) -> AbstractContextManager[Connection]:
-        """A transaction for `add`; it commits at its end."""
+        """Begin a transaction for `add`; it commits at its end."""
         return self._writer.begin()
 
     def find(self, customer: str, order_id: str) -> Order | None:
@@ -121,7 +121,7 @@ def _of(customer: str) -> Select[Any]:
 
 
 def _with_lines(connection: Connection, rows: Sequence[Row[Any]]) -> list[Order]:
-    """The orders of these rows, with what was ordered, in one question."""
+    """The orders of these rows, with their lines, in one query."""
     found: dict[int, list[Line]] = {row.id: [] for row in rows}
     query = select(lines).where(lines.c.order.in_(found)).order_by(lines.c.order, lines.c.position)
     for row in connection.execute(query) if found else ():

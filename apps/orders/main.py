@@ -8,8 +8,8 @@ GET  /health             200: this process answers
 GET  /ready              200 ok, or degraded: Redis is out · 503: the database is
 GET  /metrics            Prometheus
 
-Whatever is not 2xx is problem+json, or the seed's `Result` where the settings say so.
-`X-User-Id` says who submits; that it is true is for a gateway to make sure of.
+Every response that is not 2xx is problem+json, or the seed's `Result` where the settings say so.
+`X-User-Id` says who submits; a gateway must make sure that it is true.
 """
 
 import os
@@ -40,7 +40,7 @@ server that is refused or known to be out costs none."""
 
 
 class Probes:
-    """What those ask who look after the service."""
+    """The probes for monitoring."""
 
     def __init__(self, dibs: AsyncDibs, service: OrderService, registry: CollectorRegistry) -> None:
         self._dibs = dibs
@@ -52,7 +52,7 @@ class Probes:
         return JSONResponse({"status": "ok"})
 
     async def ready(self) -> Response:
-        """Without Redis orders are still taken, without the database none."""
+        """Without Redis orders are still accepted, without the database none."""
         parts = {"redis": await self.is_redis_there(), "database": await self.is_database_there()}
         report = {name: "ok" if answers else "out" for name, answers in parts.items()}
         if not parts["database"]:
@@ -60,7 +60,7 @@ class Probes:
         return JSONResponse({"status": "ok" if parts["redis"] else "degraded"} | report)
 
     async def metrics(self) -> Response:
-        """Of this process; of all of them, where PROMETHEUS_MULTIPROC_DIR is set."""
+        """The metrics of this process; of all processes, where PROMETHEUS_MULTIPROC_DIR is set."""
         registry = self._registry
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
             registry = CollectorRegistry()
@@ -68,7 +68,7 @@ class Probes:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     async def is_redis_there(self) -> bool:
-        """True: it answers."""
+        """True: Redis answers."""
         try:
             await self._dibs.peek("ready:probe")
         except Unavailable:
@@ -76,7 +76,7 @@ class Probes:
         return True
 
     async def is_database_there(self) -> bool:
-        """True: it answers."""
+        """True: the database answers."""
         try:
             await self._service.check()
         except DATABASE_IS_OUT:

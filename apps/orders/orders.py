@@ -10,7 +10,7 @@ Sku = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63
 
 
 class Line(BaseModel):
-    """So many of one thing."""
+    """A number of one item."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -42,7 +42,7 @@ class Order:
     items: tuple[Line, ...]
 
     def printed(self) -> dict[str, Any]:
-        """As clients read it; the same each time."""
+        """The JSON for clients; the same each time."""
         return {
             "orderId": self.order_id,
             "placedAt": self.placed_at.isoformat(timespec="microseconds"),

@@ -33,7 +33,7 @@ def problem(
     facts: Mapping[str, object] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """A response that says what is wrong, with *facts* beside it."""
+    """A response that says what is wrong, with *facts* as further fields."""
     body = {"type": type, "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
     return JSONResponse(
         {**body, **(facts or {})},
@@ -44,12 +44,12 @@ def problem(
 
 
 async def on_http_error(request: Request, error: StarletteHTTPException) -> Response:
-    """No such path, method, or size; and whatever an endpoint refuses."""
+    """Unknown paths and methods, bodies that are too large, and refusals of endpoints."""
     return problem(error.status_code, error.detail, headers=error.headers)
 
 
 async def on_invalid(request: Request, error: RequestValidationError) -> Response:
-    """400, with the first field that is wrong. What was sent is not repeated."""
+    """400, with the first invalid field. The input is not repeated."""
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"][1:])
     if first["type"] == "json_invalid":
@@ -61,7 +61,7 @@ async def on_invalid(request: Request, error: RequestValidationError) -> Respons
 
 
 async def on_database_outage(request: Request, error: Exception) -> Response:
-    """503: nothing is known; the same submission may be tried again."""
+    """503: the outcome is unknown; the same submission may be tried again."""
     _log.error("The database does not answer: %s", type(error).__name__)
     return problem(503, "The database does not answer.", headers={"Retry-After": "1"})
 

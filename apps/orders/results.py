@@ -43,7 +43,7 @@ class ResultEnvelope:
 
 
 class _Rewriting:
-    """Holds the head of a problem back until its body is there."""
+    """Holds the head of a problem back until its body has arrived."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -51,7 +51,7 @@ class _Rewriting:
         self._body = b""
 
     async def send(self, message: Message) -> None:
-        """Pass on what is no problem, as it comes."""
+        """Pass on messages that are not part of a problem."""
         if message["type"] == "http.response.start" and _is_problem(message):
             self._head = message
         elif self._head is None or message["type"] != "http.response.body":

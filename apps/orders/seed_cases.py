@@ -28,7 +28,7 @@ async def fast_process(body: Anything = _NOTHING) -> Anything:
 @router.post("/lock-release-slow")
 @prevent_duplicate_submit(interval=5, message="5秒防重复，处理时间较长")
 async def slow_process(body: Anything = _NOTHING) -> Anything:
-    """Works 3 s; a second one is refused meanwhile, and welcome afterwards."""
+    """Works 3 s; a second request is refused meanwhile, and accepted afterwards."""
     await asyncio.sleep(3)
     return success("长时间处理完成")
 
@@ -36,6 +36,6 @@ async def slow_process(body: Anything = _NOTHING) -> Anything:
 @router.post("/lock-timeout-test")
 @prevent_duplicate_submit(interval=2, message="2秒防重复，处理时间超时")
 async def timeout_process(body: Anything = _NOTHING) -> Anything:
-    """Works 3 s, longer than its interval; a second one is refused to the end nevertheless."""
+    """Works 3 s, longer than its interval; a second request is still refused until the end."""
     await asyncio.sleep(3)
     return success("超时处理完成")

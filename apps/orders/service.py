@@ -1,4 +1,4 @@
-"""Placing orders, each once, and showing them to whoever placed them."""
+"""Placing orders, each once, and showing them to the customers who placed them."""
 
 import functools
 import re
@@ -22,7 +22,7 @@ from .orders import NewOrder, Order
 WINDOW = 10
 """Seconds during which the same order of the same customer is a double click."""
 LEASE = 5
-"""Seconds until another may submit what a process was at work on when it died."""
+"""Seconds until an order can be submitted again whose process died."""
 KEY = "Idempotency-Key"
 PLACED_ONCE = Policy(
     key="optional",
@@ -39,7 +39,7 @@ _USER = re.compile(r"[\x21-\x7e]{1,64}")
 
 
 def customer_of(request: Request, x_user_id: Annotated[str | None, Header()] = None) -> str:
-    """Who asks, by the header of the gateway. 401: there is none, or more than one."""
+    """The customer, by the header of the gateway. 401: there is none, or more than one."""
     is_one = len(request.headers.getlist("x-user-id")) == 1
     if x_user_id is None or not is_one or not _USER.fullmatch(x_user_id):
         raise HTTPException(401, "X-User-Id must say who you are, in 1 to 64 visible characters.")
@@ -68,7 +68,7 @@ class OrderService:
         await self._threads.aclose()
 
     async def check(self) -> None:
-        """Returns if the database answers; else raises what it says."""
+        """Return if the database answers; else raise its error."""
         await self._threads.ask(self._database.ping)
 
     # ---- placing

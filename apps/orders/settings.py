@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Settings(NamedTuple):
-    """Where the others are, how long they are waited for, and how a refusal looks."""
+    """The addresses of the other services, their timeouts, and the form of refusals."""
 
     redis_url: str = "redis://127.0.0.1:6379"
     database_url: str = "sqlite:///orders.db"
@@ -31,7 +31,7 @@ class Settings(NamedTuple):
 
     @classmethod
     def from_environment(cls) -> "Settings":
-        """The environment first, then `.env`; what is empty is as if it were not there.
+        """Read the environment, then `.env`; an empty setting counts as missing.
 
         ValueError: which setting cannot be used.
         """
@@ -51,7 +51,7 @@ class Settings(NamedTuple):
         return _is_here(self.redis_url) and _is_here(self.database_url)
 
     def usable_secret(self) -> str:
-        """The secret; on one machine, without one, a secret that is made from the machine's id.
+        """The secret; on one machine, without one, a secret from the machine's id.
 
         ValueError: it is missing or too short.
         """

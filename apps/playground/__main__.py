@@ -18,7 +18,7 @@ from .listener import listen
 from .main import Playground, app, playground
 
 _SHUTDOWN_LIMIT = 3
-"""The most that answers under way may take at the end, in seconds."""
+"""How long pending answers may take at the end, in seconds."""
 
 
 class Server(uvicorn.Server):
@@ -43,7 +43,10 @@ class Server(uvicorn.Server):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0 when it was stopped, 1 when it could not start. SystemExit: help, or 2."""
+    """Return the exit code: 0 when it was stopped, 1 when it could not start.
+
+    SystemExit: help, or 2.
+    """
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Outages are made on purpose here, and shown on the page.
@@ -84,7 +87,10 @@ async def _serve(listener: socket.socket) -> None:
 
 
 def _listen(host: str, port: str) -> socket.socket:
-    """A socket there. ValueError, OSError: there can be none; the sentence says why."""
+    """Open a socket at that address.
+
+    ValueError, OSError: it is not possible; the message says why.
+    """
     if not port.isdecimal() or int(port) > 65535:
         raise ValueError(f"PORT must be a number from 0 to 65535, not {port!r}.")
     try:

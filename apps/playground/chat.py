@@ -1,4 +1,4 @@
-"""The LINE bot behind the chat page: WeaMind as it is, in a process of its own.
+"""The LINE bot behind the chat page: WeaMind as it is, in its own process.
 
 GET  /chat/      the chat's page, and the controls of this bot
 GET  /chat/bot   200: {"delay"}, the seconds that its weather takes
@@ -6,9 +6,9 @@ POST /chat/bot   {"delay": 0–4}   200: from now on it takes so long · 400 · 
 POST /chat/kill  202: the bot's process was killed, and comes back · 409: another fault, or no bot
 GET  /chat/lock?as=   200: {"remaining"}, the seconds for which that person's lock is held; 0: free
 
-`local_line.panel` has the rest. The bot is started when the page is opened first. How long its
-weather takes is one of its settings, so another one is started, and the one before finishes what
-it has.
+`local_line.panel` has the rest. The bot is started when the page is first opened. How long its
+weather takes is one of its settings: a change starts another bot, and the previous one finishes its
+work.
 """
 
 import asyncio
@@ -53,15 +53,15 @@ _FIXED = {
     "PROCESSING_LOCK_SCOPE": "selective",
     "PROCESSING_LOCK_BUSY_REPLY": "every",
     "LOG_LEVEL": "WARNING",
-    # It calls nobody but the platform on this machine.
+    # It calls only the platform on this machine.
     "NO_PROXY": "127.0.0.1",
     "no_proxy": "127.0.0.1",
 }
-"""Settings that the page counts on, whatever is in somebody's environment or `.env`."""
+"""Settings that the page relies on; they override the environment and `.env`."""
 
 
 class Bot:
-    """WeaMind, behind the platform: started when it is first needed, gone on exit."""
+    """WeaMind, behind the platform: started when first needed, stopped on exit."""
 
     def __init__(self, engine: Engine, platform: Platform, api: Starlette) -> None:
         self.delay = DELAY
@@ -89,34 +89,40 @@ class Bot:
         await self._open.aclose()
 
     async def end_requests(self) -> None:
-        """A bot that is just being started is not waited for, nor one that is finishing."""
+        """Stop without waiting for a bot that is being started or is finishing."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
     async def open(self) -> None:
-        """It answers. OSError: it cannot be started, or the page is about to end."""
+        """Start the bot, unless it runs.
+
+        OSError: it cannot be started, or the page is about to end.
+        """
         await self._done(self._start(None))
 
     async def slow_down(self, delay: float) -> None:
-        """It answers, and its weather takes *delay* seconds. OSError: as before; it stays as is."""
+        """Restart the bot with *delay* seconds for its weather.
+
+        OSError: as before; it stays as it is.
+        """
         await self._done(self._start(delay))
 
     async def kill(self) -> None:
-        """SIGKILL, in the middle of what it does. OSError: there is none."""
+        """Kill the bot with SIGKILL, in the middle of its work. OSError: there is none."""
         if self._child is None or self._child.is_gone:
             raise OSError("the bot does not run")
         self._is_killed = True
         await self._child.kill()
 
     async def come_back(self) -> None:
-        """Another bot is there, with the same database. OSError: it cannot be started."""
+        """Start another bot, with the same database. OSError: it cannot be started."""
         self._is_killed = False
         await self.open()
 
     async def _done(self, work: Coroutine[Any, Any, None]) -> None:
-        """*work* goes on though the browser that wanted it may be gone."""
+        """Finish *work* even if the browser that asked for it has left."""
         task = self._spawn(work)
         await asyncio.wait([task])
         if task.cancelled():
@@ -132,7 +138,7 @@ class Bot:
     # ---- one after the other
 
     async def _start(self, delay: float | None) -> None:
-        """*delay* None: as it was."""
+        """Start the bot. *delay* None: unchanged."""
         async with self._turn:
             if self._is_killed:
                 raise OSError("it was killed, and comes back in a moment")
@@ -155,7 +161,7 @@ class Bot:
         self._spawn(before.retire() if before else _apply_rich_menu(self._settings))
 
     async def _prepare(self) -> Mapping[str, str]:
-        """The bot's settings. What they name is there: LINE's API, and a folder."""
+        """The bot's settings. LINE's API and the folder that they name are created."""
         api = await self._open.enter_async_context(served(self._api))
         self._platform.api_base = api
         self._folder = tempfile.mkdtemp(prefix="dibs-weamind-")
@@ -171,10 +177,9 @@ class Bot:
 
 
 async def _apply_rich_menu(settings: Mapping[str, str]) -> None:
-    """The bot's menu is on the phones, if the bot has a command for that; else there is none.
+    """Show the bot's rich menu, if the bot has a command for that.
 
-    By that command, as anybody would do it, while the first words are said. What goes wrong is on
-    stderr.
+    The command runs while the first messages are sent. Errors are on stderr.
     """
     if find_spec("apps.weamind.richmenu") is None:
         return
@@ -210,7 +215,7 @@ class BotPanel(ChatPanel):
 
     @property
     def routes(self) -> list[BaseRoute]:
-        """What the panel answers, below its own path."""
+        """The routes of the panel, below its own path."""
         return [
             Route("/bot", self.tell_delay, methods=["GET"]),
             Route("/bot", self.slow_down, methods=["POST"]),
@@ -232,26 +237,26 @@ class BotPanel(ChatPanel):
         await super().__aexit__(*exception)
 
     async def end_requests(self) -> None:
-        """Nobody watches any more, and nobody waits for a bot."""
+        """End all streams and all requests that wait for a bot."""
         await self._bot.end_requests()
         await super().end_requests()
 
     # ---- answers
 
     async def page(self, request: Request) -> Response:
-        """The page, which is for any bot, and beside it the controls of this one."""
+        """Serve the page, which is for any bot, with the controls of this one."""
         plain = await super().page(request)
         assert isinstance(plain, FileResponse)
         ours = HTMLResponse(_with_controls(Path(plain.path)), headers=dict(plain.headers))
         return welcome(request, ours)
 
     async def tell_delay(self, request: Request) -> Response:
-        """How long the weather takes."""
+        """Return how long the weather takes."""
         self.visitor(request)
         return JSONResponse({"delay": self._bot.delay})
 
     async def tell_lock(self, request: Request) -> Response:
-        """For how long the bot still works for this person; 0.0: it does not, or nobody knows."""
+        """Seconds that the bot's lock for this person still lasts; 0.0: it is free, or unknown."""
         phones = self.visitor(request).phones
         phone = phones.get(request.query_params.get("as", "ann"), phones["ann"])
         try:
@@ -261,14 +266,14 @@ class BotPanel(ChatPanel):
         return JSONResponse({"remaining": held.remaining if held is not None else 0.0})
 
     async def kill(self, request: Request) -> Response:
-        """The bot dies, whatever it does, and is started again after a while."""
+        """Kill the bot, and start it again after a while."""
         visitor = visitor_of(request)
         remedy = Remedy(self._bot.kill, self._bot.come_back)
         fault = await self._faults.begin("kill", "the bot", visitor, remedy)
         return JSONResponse(fault.report(visitor), 202)
 
     async def slow_down(self, request: Request) -> Response:
-        """The weather takes as long as that. 503: no bot can be started that way."""
+        """Set how long the weather takes. 503: no bot can be started that way."""
         self.visitor(request)
         delay = await _delay(request)
         try:

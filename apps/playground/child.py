@@ -1,8 +1,8 @@
-"""An app in a process of its own, on a free port, which ends with the page however that ends.
+"""An app in its own process, on a free port, which ends with the page however that ends.
 
-The child watches its stdin, which nobody else writes to. When the page is done with it, it gets a
-byte; when the page was killed, the kernel closes the pipe without one. Either way it ends at once.
-Its files are the page's to remove, unless the page was killed: then they are its own.
+The child watches its stdin, to which only the page writes. When the page no longer needs it, it
+gets a byte; when the page was killed, the kernel closes the pipe without one. Either way it ends at
+once. The page removes the child's files, or, if the page was killed, the child does.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from threading import Thread
 from .listener import adopt, listen
 
 _START = 60.0
-"""The most a child may take to start, in seconds; machines can be busy."""
+"""How long a child may take to start, in seconds; machines can be busy."""
 _FINISH = 20.0
-"""The most it may take to finish what it has begun."""
+"""How long it may take to finish what it has begun."""
 _END = 2.0
 _READY = b"ready\n"
 _GOODBYE = b"."
@@ -38,7 +38,7 @@ class Child:
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """Its address."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
@@ -52,7 +52,10 @@ class Child:
         return self._process is not None and self._process.returncode is not None
 
     async def start(self, environment: Mapping[str, str]) -> None:
-        """It answers. OSError: it cannot be started; what it has to say is on stderr."""
+        """Start it, and wait until it answers.
+
+        OSError: it cannot be started; its output is on stderr.
+        """
         listener = self._listener.fileno()
         with self._listener:  # ours is closed, so that a dead child refuses instead of hanging
             self._process = await asyncio.create_subprocess_exec(
@@ -72,14 +75,14 @@ class Child:
             raise OSError(f"{self._app} did not start")
 
     async def kill(self) -> None:
-        """SIGKILL, as a machine that crashes. Returns when it is gone."""
+        """Kill it with SIGKILL, like a machine that crashes, and wait for its end."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.kill()
             await self._process.wait()
 
     async def retire(self) -> None:
-        """Returns when it has finished what it had begun, and is gone."""
+        """Let it finish its work, and wait for its end."""
         try:
             if self._process is not None:
                 with suppress(ProcessLookupError):
@@ -91,7 +94,7 @@ class Child:
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Returns when it is gone. Harmless if it never was there."""
+        """End it, if it was started, and wait for its end."""
         self._listener.close()
         if self._process is None:
             return

@@ -22,10 +22,10 @@ from .listener import free_port
 SLOW = 0.1
 """Seconds between two moments in which a slow server answers; less than the budget of dibs."""
 _AWAKE = 0.002
-"""Seconds in which it does."""
+"""Seconds for which it answers then."""
 _LOOK = 0.01
 _LOOKS = 200
-"""How often to look whether the server is gone."""
+"""How often to check whether the server has ended."""
 _START = 5.0
 """How long the server may not answer at the start, in seconds."""
 _WITHIN = 10.0
@@ -34,11 +34,11 @@ _NAMES = ("A", "B")
 
 
 class Engine:
-    """A Valkey for this page alone, in a folder that nobody else knows; a second one if needed.
+    """A Valkey for this page alone, in a private folder; a second one if needed.
 
-    All clients use one path, which is a link to the socket of the master, as the name of a managed
-    service is. Whichever way the page ends, the supervisors of the servers kill them (SIGKILL,
-    which ends a stopped process, too).
+    All clients use one path, a link to the socket of the master, like the host name of a managed
+    service. However the page ends, the supervisors of the servers kill them (SIGKILL, which also
+    ends a stopped process).
     """
 
     def __init__(self) -> None:
@@ -52,12 +52,12 @@ class Engine:
 
     @property
     def target(self) -> str:
-        """What dibs objects are made with; all that share it share the server."""
+        """The target for dibs objects; all that share it share the server."""
         return f"embedded://{quote(self._folder)}"
 
     @property
     def master(self) -> str:
-        """Which of the two servers is the master: A, which was there first, or B."""
+        """Which of the two servers is the master: A, the first one, or B."""
         return _NAMES[self._master]
 
     @property
@@ -70,7 +70,7 @@ class Engine:
         return str(_socket(Path(self._folder)))
 
     async def pid_holding(self, key: str) -> int | None:
-        """The process that holds *key*; None: nobody does. Unavailable: the server is out."""
+        """The process that holds *key*; None: it is free. Unavailable: the server is down."""
         holding = await self._looker.peek(key)
         holder = holding and holding.holder
         return int(holder.rpartition(":")[2]) if holder else None
@@ -84,17 +84,17 @@ class Engine:
         self._frozen = pid
 
     async def thaw(self) -> None:
-        """Let a stopped master go on."""
+        """Resume a stopped master."""
         self._thaw()
 
     async def slow_down(self) -> None:
-        """The master answers once in SLOW seconds. It raises what `freeze` raises."""
+        """Let the master answer once in SLOW seconds. It raises what `freeze` raises."""
         await self.freeze()
         assert self._frozen is not None
         self._slowing = asyncio.create_task(self._pause(self._frozen))
 
     async def speed_up(self) -> None:
-        """The master answers at once again."""
+        """Let the master answer at once again."""
         task, self._slowing = self._slowing, None
         if task is not None:
             task.cancel()
@@ -102,10 +102,10 @@ class Engine:
         self._thaw()
 
     async def switch_masters(self) -> None:
-        """The replica becomes the master, with every key, and the master its replica.
+        """Make the replica the master, with every key, and the master its replica.
 
-        Clients find their connections closed, and the new master where the old one was. OSError,
-        redis.RedisError: it did not work; then the master is the one it was.
+        Clients find their connections closed, and the new master at the same address. OSError,
+        redis.RedisError: it failed; then the master is unchanged.
         """
         await self._have_replica()
         old, new = self._master, 1 - self._master
@@ -123,7 +123,7 @@ class Engine:
                     await server.config_set("port", 0)
 
     async def _move_to(self, number: int, old: "redis.asyncio.Redis") -> None:
-        """Clients find the other server, as soon as they ask again: that is now."""
+        """Let clients find the other server at their next connection."""
         self._point_at(number)
         for kind in ("normal", "pubsub"):
             await old.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
@@ -152,7 +152,7 @@ class Engine:
                 os.kill(pid, signal.SIGCONT)
 
     async def _master_pid(self) -> int:
-        # Asked anew each time: a number that was remembered might be another process by now.
+        # Queried each time: a remembered number might belong to another process by now.
         async with plain_client(self.socket()) as client:
             return int((await client.info("server"))["process_id"])
 
@@ -186,7 +186,7 @@ class Engine:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        """Returns when the servers are gone. Those who use them must have closed before."""
+        """Return when the servers have ended. Their users must have closed before."""
         await self.speed_up()
         await self._open.aclose()
 
@@ -198,7 +198,7 @@ class Engine:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _folder_removed(self) -> bool:
-        """True: the servers have ended. Their supervisors empty the folders then."""
+        """True: the servers have ended, and their supervisors have emptied the folders."""
         try:
             with suppress(FileNotFoundError):
                 os.rmdir(f"{self._folder}/b")
@@ -209,7 +209,10 @@ class Engine:
 
 
 async def reach(dibs: AsyncDibs) -> None:
-    """Connected. Unavailable: not for a while; a machine that is busy at the start is no outage."""
+    """Wait for a connection.
+
+    Unavailable: none for a while; a busy machine at the start is no outage.
+    """
     until = monotonic() + _START
     while True:
         try:
@@ -241,7 +244,7 @@ def plain_client(path: str) -> "redis.asyncio.Redis":
 
 
 async def _follow(replica: "redis.asyncio.Redis", master: "redis.asyncio.Redis") -> None:
-    """*replica* has what *master* has. Both listen for TCP meanwhile, on this machine only."""
+    """Let *replica* replicate *master*. Both listen for TCP meanwhile, on this machine only."""
     await master.config_set("repl-diskless-sync-delay", 0)
     for server in (master, replica):
         await server.config_set("bind", "127.0.0.1")

@@ -13,9 +13,9 @@ KEY = "Idempotency-Key"
 DIES = ("X-Dies", "before the answer")
 """A header that kills the service when it has committed the order."""
 _SHOWN = ("Location", "Retry-After", "Idempotent-Replayed")
-"""The headers of an answer that have something to say here."""
+"""The headers of an answer that are shown."""
 _AT_WORK = 0.5
-"""Seconds after which the service is at work on an order."""
+"""Seconds after which the service is working on an order."""
 _MOST = 10
 """How often an order is sent again."""
 
@@ -31,16 +31,16 @@ class Browser:
         self._customer = {"X-User-Id": customer}
 
     async def orders(self) -> list[Json]:
-        """The customer's, the newest first. httpx.HTTPError: no answer, or not this one."""
+        """The customer's orders, the newest first. httpx.HTTPError: no valid answer."""
         answer = await self._http.get(self._url, headers=self._customer)
         return answer.raise_for_status().json()["orders"]
 
     async def click_twice(self, items: Sequence[Json]) -> list[Json]:
-        """Both exchanges, under way at once and without a key. httpx.HTTPError: no answer."""
+        """Send two requests at once without a key. httpx.HTTPError: no answer."""
         return list(await asyncio.gather(self._send(items), self._send(items)))
 
     async def retry(self, items: Sequence[Json]) -> list[Json]:
-        """An exchange whose answer is lost, and the next one, which has the same key."""
+        """Send a request whose answer is lost, and then another one with the same key."""
         key = f"slip-{secrets.token_hex(4)}"
         return [await self._send(items, key, is_lost=True), await self._send(items, key)]
 
@@ -50,7 +50,7 @@ class Browser:
         dying: AbstractAsyncContextManager[None],
         *headers: tuple[str, str],
     ) -> list[Json]:
-        """An exchange that has no answer: the service dies at work on it, or by these headers."""
+        """Send a request that gets no answer: the service dies at work, or by these headers."""
         key = f"slip-{secrets.token_hex(4)}"
         async with dying:
             at, since = time(), monotonic()
@@ -64,7 +64,7 @@ class Browser:
         return [{"at": at, "key": key, "took": monotonic() - since}]
 
     async def send_again(self, items: Sequence[Json], key: str) -> list[Json]:
-        """The exchange that ends it: sent again, as Retry-After says, while the answer is 409."""
+        """Repeat the request, as Retry-After says, while the answer is 409; return the last one."""
         at, since, refused = time(), monotonic(), 0
         while (exchange := await self._send(items, key))["status"] == 409 and refused < _MOST:
             refused += 1
@@ -82,14 +82,14 @@ class Browser:
         headers = self._customer | ({KEY: key} if key else {}) | dict(others)
         order = {"items": items}
         async with self._http.stream("POST", self._url, json=order, headers=headers) as answer:
-            # It is there, so the order is placed. Who leaves now breaks the line, and never reads
-            # what came of it.
+            # The answer has begun, so the order is placed. A client that disconnects now never
+            # reads the result.
             said = {} if is_lost else await _said(answer)
         return {"at": at, "key": key, "took": monotonic() - since} | said
 
 
 async def _said(answer: httpx.Response) -> Json:
-    """What the shop answered; of a lost answer nothing of this is known."""
+    """The shop's answer; of a lost one, nothing is known."""
     await answer.aread()
     shown = {name: answer.headers[name] for name in _SHOWN if name in answer.headers}
     words = {"status": answer.status_code, "reason": answer.reason_phrase}

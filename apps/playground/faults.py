@@ -1,4 +1,4 @@
-"""Faults that visitors make on purpose: one at a time, for a while, seen by everybody.
+"""Faults that visitors cause on purpose: one at a time, for a while, visible to all visitors.
 
 POST   /faults/stop     the server does not run for 5 s        202 · 409: there is one already · 503
 POST   /faults/slow     it answers ten times a second, 10 s long
@@ -6,8 +6,8 @@ POST   /faults/switch   its replica becomes the master for 15 s
 DELETE /faults          what is wrong is undone now            200 · 404: nothing is wrong
 GET    /faults/events   Server-Sent Events: `faults` (what is wrong, what was, which is the master)
 
-Processes are killed by the panels, whose they are. A fault ends by itself, when somebody says so,
-and a moment after the last page of whoever made it was closed.
+Processes are killed by the panels that own them. A fault ends by itself, when a visitor ends it,
+and a moment after the visitor who caused it has closed the last page.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ VISITOR = re.compile(r"[0-9a-f]{8}")
 SECONDS = {"stop": 5.0, "slow": 10.0, "switch": 15.0, "kill": 3.0}
 """How long each kind lasts."""
 _RELOAD = 1.5
-"""Seconds in which a page may be opened again, as a reload and a link do."""
+"""Seconds in which a page may be opened again, as by a reload or a link."""
 _LOOK_AGAIN = 1.0
 _FAILURES = (OSError, redis.RedisError, DibsError, TimeoutError)
 
@@ -54,13 +54,13 @@ class Remedy(NamedTuple):
 
 @dataclass
 class Fault:
-    """Something that is wrong on purpose."""
+    """A fault."""
 
     kind: str
     what: str
     """What was stopped, slowed, switched or killed."""
     owner: str
-    """The visitor who wanted it."""
+    """The visitor who caused it."""
     seconds: float
     can_be_undone: bool = True
     has_begun: bool = False
@@ -68,7 +68,7 @@ class Fault:
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def report(self, visitor: str) -> Message:
-        """As *visitor* should see it."""
+        """The JSON for *visitor*."""
         lasted = monotonic() - self.since
         facts: Message = {"kind": self.kind, "what": self.what, "lasted": lasted}
         facts |= {"left": max(self.seconds - lasted, 0.0), "mine": self.owner == visitor}
@@ -76,7 +76,7 @@ class Fault:
 
 
 class Faults:
-    """The one thing that is wrong, if anything is, and the pages that show it."""
+    """The current fault, if any, and the pages that show it."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -89,7 +89,7 @@ class Faults:
 
     @property
     def routes(self) -> list[Route]:
-        """What is answered below /faults."""
+        """The routes below /faults."""
         return [
             Route("/events", self.watch, methods=["GET"]),
             Route("/{kind}", self.make, methods=["POST"]),
@@ -105,7 +105,7 @@ class Faults:
         await self.end_requests()
 
     async def end_requests(self) -> None:
-        """Nobody watches any more. Servers go on; what was killed is not started again."""
+        """End all streams. Servers resume; killed processes are not started again."""
         self._is_closing = True
         if self._task is not None:
             self._task.cancel()
@@ -116,7 +116,7 @@ class Faults:
     # ---- answers
 
     async def make(self, request: Request) -> Response:
-        """The server has this fault, for a while."""
+        """Cause a fault of the server for a while."""
         visitor, kind = visitor_of(request), request.path_params["kind"]
         remedies = {
             "stop": Remedy(self._engine.freeze, self._engine.thaw),
@@ -129,7 +129,7 @@ class Faults:
         return JSONResponse(fault.report(visitor), 202)
 
     async def undo(self, request: Request) -> Response:
-        """What is wrong is undone, whoever made it."""
+        """Undo the current fault, also that of another visitor."""
         visitor_of(request)
         if self._fault is None:
             raise HTTPException(404, "Nothing is wrong.")
@@ -139,7 +139,10 @@ class Faults:
         return JSONResponse(self._last)
 
     async def begin(self, kind: str, what: str, owner: str, remedy: Remedy) -> Fault:
-        """It is so, and will be undone. 409: something else is wrong; 503: it cannot be done."""
+        """Begin a fault, which will be undone.
+
+        409: there is another one; 503: it is not possible.
+        """
         fault = self._record(kind, what, owner)
         try:
             await remedy.apply()
@@ -156,10 +159,10 @@ class Faults:
 
     @asynccontextmanager
     async def during(self, kind: str, what: str, owner: str) -> AsyncIterator[None]:
-        """A fault that lasts as long as the block. 409: something else is wrong."""
+        """Show a fault as long as the block lasts. 409: there is another one."""
         fault = self._record(kind, what, owner)
         fault.can_be_undone, fault.has_begun = False, True
-        fault.seconds = 0.0  # nobody knows how long
+        fault.seconds = 0.0  # unknown
         self._tell()
         try:
             yield
@@ -197,7 +200,7 @@ class Faults:
     # ---- watching
 
     async def watch(self, request: Request) -> Response:
-        """What is wrong, as it changes."""
+        """Stream the current fault, as it changes."""
         return Stream(self._seen(visitor_of(request)))
 
     async def _seen(self, visitor: str) -> AsyncGenerator[str, None]:
@@ -215,7 +218,7 @@ class Faults:
             asyncio.get_running_loop().call_later(_RELOAD, self._look_after, visitor)
 
     def _look_after(self, visitor: str) -> None:
-        """Whoever made the fault has closed all pages: it is undone."""
+        """Undo the fault of a visitor who has closed all pages."""
         if self._pages[visitor]:
             return
         del self._pages[visitor]
@@ -233,14 +236,14 @@ class Faults:
 
 
 def welcome(request: Request, response: Response) -> Response:
-    """*response*, with which a new visitor gets keys of their own."""
+    """Return *response*, with a cookie that gives a new visitor their own keys."""
     if not VISITOR.fullmatch(request.cookies.get(COOKIE, "")):
         response.set_cookie(COOKIE, secrets.token_hex(4), httponly=True, samesite="strict")
     return response
 
 
 def visitor_of(request: Request) -> str:
-    """Whose browser it is. 400: the page was never opened here."""
+    """The visitor of this browser. 400: the page was never opened here."""
     visitor = request.cookies.get(COOKIE, "")
     if not VISITOR.fullmatch(visitor):
         raise HTTPException(400, "Open the page first: it gives you keys of your own.")

@@ -1,4 +1,4 @@
-"""Guests who scan the QR code: each with a connection of their own, all at once."""
+"""Guests who scan the QR code: each with their own connection, all at once."""
 
 import asyncio
 import math
@@ -18,14 +18,14 @@ class Scan(NamedTuple):
     """What one guest got."""
 
     status: int
-    """0: nothing."""
+    """0: no answer."""
     how: str
     """The answer's X-Cache."""
     took: float
 
 
 async def rush(ports: Sequence[int], branch_id: str, guests: int) -> list[Scan]:
-    """What all of them got, who came at once and were spread over *ports*."""
+    """The results of all guests, who come at once and are spread over *ports*."""
     path = f"/menus/active?branchId={quote(branch_id, safe='')}&tableId=A7"
     # Connected first: else the last would come when the first has its menu already.
     lines = await asyncio.gather(*(_connect(ports[n % len(ports)]) for n in range(guests)))
@@ -33,7 +33,7 @@ async def rush(ports: Sequence[int], branch_id: str, guests: int) -> list[Scan]:
 
 
 def percentile(scans: Sequence[Scan], percent: float) -> float:
-    """The time within which that part of the guests had an answer."""
+    """The time within which that share of the guests had an answer."""
     took = sorted(scan.took for scan in scans)
     return took[max(math.ceil(len(took) * percent / 100) - 1, 0)]
 
@@ -60,7 +60,7 @@ async def _scan(line: Line | None, path: str) -> Scan:
 
 
 async def _get(line: Line | None, path: str) -> bytes:
-    """The head of the answer, once all of it has arrived. ConnectionError: it never does."""
+    """The head of the answer, once all of it has arrived. ConnectionError: there is none."""
     if line is None:
         raise ConnectionError("nobody is there")
     reader, writer = line

@@ -2,7 +2,7 @@
 
 POST   /hold/{person}   {"ttl": 2–10, "wait": 0–10}   200 · 409 + Retry-After: Busy · 400
 DELETE /hold/{person}   let go, or stop waiting       200 · 404: there is nothing to end
-POST   /hold/kill       the holder's process dies     202 · 409: nobody holds it, or another fault
+POST   /hold/kill       the holder's process dies     202 · 409: it is free, or another fault
 GET    /hold/events     Server-Sent Events: `dibs` (what dibs said), `state` (how it stands)
 """
 
@@ -28,11 +28,11 @@ from .key_state import PEOPLE, KeyState, Message, Visit
 from .people import Person
 
 _LOOK_AGAIN = 1.0
-"""Seconds between two looks at a key about which no event comes."""
+"""Seconds between two checks of a key without events."""
 
 
 class HoldPanel:
-    """Two people, each a process with a dibs object of its own."""
+    """Two people, each a process with its own dibs object."""
 
     def __init__(self, engine: Engine, faults: Faults) -> None:
         self._engine = engine
@@ -45,7 +45,7 @@ class HoldPanel:
 
     @property
     def routes(self) -> list[Route]:
-        """What the panel answers, below its own path."""
+        """The routes of the panel, below its own path."""
         return [
             Route("/events", self.watch, methods=["GET"]),
             Route("/kill", self.kill, methods=["POST"]),
@@ -56,12 +56,12 @@ class HoldPanel:
     # ---- beginning and end
 
     async def __aenter__(self) -> "HoldPanel":
-        """Everything is connected. DibsError, OSError: the server or a process does not start."""
+        """Connect everything. DibsError, OSError: the server or a process does not start."""
         self._closing = False
         async with AsyncExitStack() as opening:
             opening.push_async_callback(self._close_people)
             for person in self._people.values():
-                await person.start(self._engine.target)  # nobody waits for it before asking
+                await person.start(self._engine.target)  # not waited for
             self._page = await opening.enter_async_context(AsyncDibs(self._engine.target))
             await reach(self._page)
             self._open = opening.pop_all()
@@ -75,7 +75,7 @@ class HoldPanel:
         await asyncio.gather(*(person.aclose() for person in self._people.values()))
 
     async def end_requests(self) -> None:
-        """Nobody is in, waits or watches any more: every answer under way is given now."""
+        """End all visits and streams, so that every pending request is answered."""
         self._closing = True
         visits = [(state, name) for state in self._states.values() for name in state.visits]
         for state, name in visits:
@@ -86,7 +86,10 @@ class HoldPanel:
     # ---- answers
 
     async def enter(self, request: Request) -> Response:
-        """A lease for this person; or 409, and when to try again. 503: their process is dead."""
+        """Get a lease for this person; or 409, and when to try again.
+
+        503: their process is dead.
+        """
         name = _person(request)
         asked_for = await _read_request(request)
         try:
@@ -112,7 +115,7 @@ class HoldPanel:
         return _answer(name, visit)
 
     async def leave(self, request: Request) -> Response:
-        """This person lets go, or stops waiting."""
+        """Release this person's lease, or stop their waiting."""
         name = _person(request)
         state = self._states.get(visitor_of(request))
         visit = state and state.visits.get(name)
@@ -127,7 +130,7 @@ class HoldPanel:
             await state.visits[name].ended.wait()
 
     async def kill(self, request: Request) -> Response:
-        """Whoever holds this visitor's key dies with it, and is started again after a while."""
+        """Kill the process that holds this visitor's key, and start it again after a while."""
         state = self._states.get(visitor_of(request))
         name = state and state.holder()
         if state is None or name is None:
@@ -138,13 +141,13 @@ class HoldPanel:
         return JSONResponse(fault.report(state.visitor), 202)
 
     def _state_of(self, visitor: str) -> KeyState:
-        """Theirs, or a new one. It may be dropped while nobody is in, waits or watches."""
+        """The state of this visitor's key. It may be dropped while it is idle."""
         return self._states.setdefault(visitor, KeyState(visitor))
 
     # ---- watching
 
     async def watch(self, request: Request) -> Response:
-        """What happens to the key of this visitor, as it happens."""
+        """Stream what happens to the key of this visitor."""
         return Stream(self._seen(visitor_of(request)))
 
     async def _seen(self, visitor: str) -> AsyncGenerator[str, None]:
@@ -163,7 +166,7 @@ class HoldPanel:
             self._forget_idle(state)
 
     async def _state(self, state: KeyState) -> Message:
-        """What the server knows, and how it stands with the people."""
+        """What the server knows, and the state of the people."""
         key: Message | None = None
         answers = True
         try:
@@ -174,7 +177,7 @@ class HoldPanel:
         return state.report() | {"held": key, "answers": answers, "out": self._engine.is_frozen}
 
     def _received(self, name: str, message: Message) -> None:
-        """A line of a person's process: for one visitor, or for all of them."""
+        """Handle a line of a person's process: for one visitor, or for all of them."""
         visitor = message.get("visitor")
         states = list(self._states.values()) if visitor is None else [self._states.get(visitor)]
         for state in filter(None, states):
@@ -195,7 +198,7 @@ class HoldPanel:
 
 
 class HoldRequest(NamedTuple):
-    """What a person asks for, checked."""
+    """A checked request of a person."""
 
     ttl: float
     wait: float
@@ -246,7 +249,7 @@ def _sse(kind: str, message: Message) -> str:
 
 
 async def _next(queue: "asyncio.Queue[Message | None]") -> Message | None:
-    """The next event; None: look again, because something has changed or a second has passed."""
+    """The next event; None: check again, because something has changed or a second has passed."""
     try:
         return await asyncio.wait_for(queue.get(), _LOOK_AGAIN)
     except TimeoutError:

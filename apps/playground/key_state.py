@@ -1,4 +1,4 @@
-"""One visitor's key: who has asked for it, what came of that, and the open pages that show it."""
+"""One visitor's key: who has asked for it, with what result, and the open pages that show it."""
 
 import asyncio
 from contextlib import suppress
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 PEOPLE = ("ann", "ben")
 _BACKLOG = 200
-"""How many messages a slow page may be behind before it misses some."""
+"""How many messages a slow page may lag behind before it misses some."""
 _REPORT_WAIT = 1.0
 """Seconds at most until both processes have reported the same moment; usually milliseconds."""
 
@@ -20,11 +20,11 @@ class Freed(NamedTuple):
     at: float
     """By the monotonic clock."""
     ran_out: bool
-    """False: somebody let go."""
+    """False: it was released."""
 
 
 class Visit:
-    """One person's request for the key, as far as their process has told."""
+    """One person's request for the key, as reported by their process."""
 
     def __init__(self, *, ttl: float, wait: float) -> None:
         self._wanted: Message = {"ttl": ttl, "wait": wait}
@@ -36,7 +36,7 @@ class Visit:
 
     @property
     def is_in(self) -> bool:
-        """True: this person has the key, for all they know."""
+        """True: this person has the key, as far as they know."""
         return self._facts["is"] == "in"
 
     @property
@@ -51,7 +51,7 @@ class Visit:
 
     @property
     def retry_after(self) -> float:
-        """Of a refusal."""
+        """The Retry-After of a refusal."""
         return self._facts["retry_after"]
 
     @property
@@ -60,7 +60,7 @@ class Visit:
         return "ends_at" in self._facts
 
     def update(self, facts: Message) -> Freed | None:
-        """Their process said so. A lease that has ended is returned."""
+        """Record a report of their process. Returns a lease that has ended."""
         self._facts |= facts
         if facts["is"] != "waiting":
             self.answered.set()
@@ -71,18 +71,18 @@ class Visit:
         return Freed(facts["left_at"], ran_out=how == "late") if is_freed else None
 
     def follow(self, freed: Freed | None) -> None:
-        """The last lease ended so: perhaps it is the one that this person waited for."""
+        """Record the end of the last lease: perhaps this person waited for it."""
         if self._wanted["wait"] and self.is_in and self.freed is None and freed is not None:
             waited = self._facts["asked_at"] <= freed.at <= self._facts["answered_at"]
             self.freed = freed if waited else None
 
     def killed(self) -> None:
-        """Their process has ended without a word."""
+        """Record that their process was killed."""
         if not self.over:
             self.update({"is": "left", "how": "killed", "left_at": monotonic()})
 
     def report(self) -> Message:
-        """How it stands with this person, now."""
+        """The current state of this person."""
         facts, now = self._facts, monotonic()
         report: Message = {"is": facts["is"], **self._wanted}
         if facts["is"] == "waiting":
@@ -119,7 +119,7 @@ class KeyState:
         self._subscribers: set[asyncio.Queue[Message | None]] = set()
 
     def enter(self, person: str, *, ttl: float, wait: float) -> Visit | None:
-        """A new visit. None: this person is still in, or still waits."""
+        """Begin a visit. None: this person still has the key, or still waits."""
         visit = self.visits.get(person)
         if visit is not None and not visit.over:
             return None
@@ -129,24 +129,24 @@ class KeyState:
         return self.visits[person]
 
     async def settled(self) -> None:
-        """Whoever let go in these milliseconds has said so."""
-        for visit in list(self.visits.values()):  # somebody may ask meanwhile
+        """Wait until releases of the last milliseconds are reported."""
+        for visit in list(self.visits.values()):  # a request may arrive meanwhile
             if visit.is_in and visit.freed is None:
                 others = [each.ended.wait() for each in self.visits.values() if each is not visit]
                 with suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.gather(*others), _REPORT_WAIT)
 
     def holder(self) -> str | None:
-        """Who of them has the key."""
+        """The person who has the key."""
         return next((name for name, visit in self.visits.items() if visit.is_in), None)
 
     @property
     def idle(self) -> bool:
-        """True: nobody is in, waits or watches; the object may be dropped."""
+        """True: there is no holder, waiter or subscriber; the object may be dropped."""
         return not self._subscribers and all(visit.over for visit in self.visits.values())
 
     def report(self) -> Message:
-        """How it stands with everybody, now."""
+        """The current state of all people."""
         away = {"is": "away"}
         people = {
             person: self.visits[person].report() if person in self.visits else away
@@ -157,7 +157,7 @@ class KeyState:
     # ---- reports of the processes
 
     def update(self, person: str, facts: Message) -> None:
-        """The visit of *person* has changed."""
+        """Record that the visit of *person* has changed."""
         self._freed = self.visits[person].update(facts) or self._freed
         # The processes are two: the acquire of one may arrive before the release of the other.
         for visit in self.visits.values():
@@ -165,29 +165,29 @@ class KeyState:
         self.changed()
 
     def kill(self, person: str) -> None:
-        """The process of *person* is gone."""
+        """Record that the process of *person* was killed."""
         if person in self.visits:
             self.visits[person].killed()
             self.changed()
 
     def show_event(self, person: str, event: Message) -> None:
-        """An event of dibs in the process of *person*."""
+        """Show an event of dibs in the process of *person*."""
         self._show({"who": person} | event)
 
     # ---- watching
 
     def subscribe(self) -> "asyncio.Queue[Message | None]":
-        """Where events arrive from now on, and None when something has changed."""
+        """A queue for events, and None when something has changed."""
         queue: asyncio.Queue[Message | None] = asyncio.Queue(_BACKLOG)
         self._subscribers.add(queue)
         return queue
 
     def unsubscribe(self, queue: "asyncio.Queue[Message | None]") -> None:
-        """Nothing arrives there any more."""
+        """Send nothing more to this queue."""
         self._subscribers.discard(queue)
 
     def changed(self) -> None:
-        """Everybody who watches should look again."""
+        """Tell all subscribers that the state has changed."""
         self._show(None)
 
     def _show(self, message: Message | None) -> None:

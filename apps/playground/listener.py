@@ -5,7 +5,7 @@ from typing import Any
 
 
 def listen(address: tuple[Any, ...], *, family: int = socket.AF_INET) -> socket.socket:
-    """A socket there that answers at once. OSError: there can be none."""
+    """A listening socket. OSError: it is not possible."""
     made = socket.create_server(address, family=family, backlog=512)
     # TCP by name, which create_server leaves out: asyncio sends small answers at once only where
     # it sees that name. Else each takes 40 ms on a connection that is kept.

@@ -29,7 +29,7 @@ _HEADERS = {
 
 
 class Playground:
-    """The embedded server and the panels on it: up on entry, gone on exit."""
+    """The embedded server and the panels on it: started on entry, ended on exit."""
 
     def __init__(self) -> None:
         self._engine = Engine()
@@ -41,7 +41,7 @@ class Playground:
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> "Playground":
-        """DibsError: the embedded server cannot be started; the sentence says why."""
+        """DibsError: the embedded server cannot be started; the message says why."""
         async with AsyncExitStack() as opening:
             await opening.enter_async_context(self._engine)
             for panel in (self.hold, self.orders, self.menu, self.chat, self.faults):
@@ -53,7 +53,7 @@ class Playground:
         await self._open.aclose()
 
     async def end_requests(self) -> None:
-        """End what would go on by itself: streams, and requests that wait."""
+        """End what would not end by itself: streams, and requests that wait."""
         for panel in (self.faults, self.chat, self.menu, self.orders, self.hold):
             await panel.end_requests()
 
@@ -84,7 +84,7 @@ def create_app(playground: Playground) -> Starlette:
 
 
 async def _page(request: Request) -> Response:
-    """The page; with it, a visitor gets keys of their own."""
+    """Serve the page, and give a new visitor their own keys."""
     return welcome(request, FileResponse(STATIC / "index.html", headers=_HEADERS))
 
 

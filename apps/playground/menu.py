@@ -37,12 +37,12 @@ GUESTS = 200
 _LOCK = "lock:cis:menu:active:v1:{}"
 _LOOK = 0.005
 _UNDER_WAY = DELAY / 4
-"""Seconds after which a load that was begun has reached the store-service, and not ended."""
+"""Seconds after which a load has reached the store-service, and not ended."""
 _KEYS = {"dibs": "cis:menu:active:v1:{}", "seed": "seed:cis:menu:active:v1:{}"}
 
 
 class MenuPanel:
-    """The services behind the panel, started when they are needed, and gone on exit."""
+    """The services behind the panel, started when needed, and ended on exit."""
 
     def __init__(self, engine: Engine, faults: Faults) -> None:
         self._engine = engine
@@ -55,7 +55,7 @@ class MenuPanel:
 
     @property
     def routes(self) -> list[Route]:
-        """What the panel answers, below its own path."""
+        """The routes of the panel, below its own path."""
         return [
             Route("/branches", self.list_branches, methods=["GET"]),
             Route("/active", self.read, methods=["GET"]),
@@ -78,19 +78,19 @@ class MenuPanel:
         await self._open.aclose()
 
     async def end_requests(self) -> None:
-        """Services that are just being started are not waited for."""
+        """Stop without waiting for services that are just being started."""
         await self._opening.stop()
 
     # ---- answers
 
     async def list_branches(self, request: Request) -> Response:
-        """The restaurants of the chain."""
+        """List the restaurants of the chain."""
         visitor_of(request)
         store = (await self._opening.result()).store
         return _passed_on(await self._ask("GET", f"{store.url}/branches"))
 
     async def read(self, request: Request) -> Response:
-        """What one guest sees, served by the two BFFs in turn."""
+        """Return what one guest sees, served by the two BFFs in turn."""
         visitor_of(request)
         services = await self._opening.result()
         table = next(self._tables)
@@ -104,7 +104,7 @@ class MenuPanel:
         return JSONResponse({"menu": answer.json()} | facts)
 
     async def publish(self, request: Request) -> Response:
-        """A new version, through the first BFF's admin call."""
+        """Publish a new version, through the first BFF's admin call."""
         visitor_of(request)
         asked_for = await _read_request(request)
         percent, copy_of = asked_for.get("percent"), asked_for.get("copyOf")
@@ -114,7 +114,7 @@ class MenuPanel:
         return _passed_on(await self._ask("POST", url, json=edition))
 
     async def let_them_rush(self, request: Request) -> Response:
-        """The menu is deleted, 200 guests come at once: how many reach the store-service?"""
+        """Delete the menu, let 200 guests come at once, and count calls of the store-service."""
         visitor_of(request)
         asked_for = await _read_request(request)
         if asked_for.get("algorithm") not in _KEYS:
@@ -123,7 +123,7 @@ class MenuPanel:
             return JSONResponse(await self._rush(asked_for["algorithm"], asked_for["branch"]))
 
     async def kill(self, request: Request) -> Response:
-        """200 guests come, and the process that loads the menu for them is killed."""
+        """Let 200 guests come, and kill the process that loads the menu for them."""
         visitor, asked_for = visitor_of(request), await _read_request(request)
         with self._alone():
             async with self._faults.during("kill", "the BFF that loads the menu", visitor):
@@ -140,7 +140,7 @@ class MenuPanel:
         return JSONResponse(report | {"killed": killed[0] + 1 if killed else None})
 
     async def _kill_leader(self, services: MenuServices, branch_id: str, killed: list[int]) -> None:
-        """Kills the BFF that has the lock of the load; its number is in *killed* from then on."""
+        """Kill the BFF that has the lock of the load; its number is in *killed* from then on."""
         pids = [child.pid for child in services.dibs]
         while True:
             with suppress(Unavailable):
@@ -179,7 +179,7 @@ class MenuPanel:
         return _report(scans, await self._calls(services) - before)
 
     async def _delete(self, key: str) -> None:
-        """Gone, without a word to anybody: a plain DEL."""
+        """Delete the key by a plain DEL, without dibs."""
         try:
             async with plain_client(self._engine.socket()) as client:
                 await client.delete(key)
@@ -200,7 +200,7 @@ class MenuPanel:
 
 
 async def _read_request(request: Request) -> dict[str, Any]:
-    """What the page asks for. 400: it is not JSON, or names no branch."""
+    """The request of the page. 400: it is not JSON, or names no branch."""
     try:
         body = json.loads(await request.body() or b"{}")
     except (ValueError, RecursionError):
@@ -228,7 +228,7 @@ def _report(scans: list[Scan], reached: int) -> dict[str, Any]:
 
 
 def _passed_on(answer: httpx.Response) -> Response:
-    """The service's own words; a problem's sentence where the page looks for one."""
+    """The service's answer, with the message of a problem where the page looks for one."""
     body = answer.json()
     if answer.is_error:
         body = {"error": body.get("msg") or body.get("detail"), "code": body.get("responseCode")}

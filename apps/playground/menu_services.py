@@ -1,4 +1,4 @@
-"""The menu's services, each in a process of its own: a slow store-service, and who asks it.
+"""The menu's services, each in its own process: a slow store-service, and its clients.
 
 Two BFFs on dibs, and two on the seed's algorithm, all on the page's server.
 """
@@ -24,32 +24,32 @@ class MenuServices:
         self._opening: asyncio.Task[None] | None = None
 
     async def open(self, engine: Engine) -> None:
-        """The store-service and the BFFs answer. OSError: something does not start."""
+        """Start the store-service and the BFFs. OSError: one does not start."""
         database = {"DATABASE_URL": "sqlite://", "STORE_DELAY_SECONDS": str(DELAY)}
         ours, theirs = self._settings(engine.target), self._settings(f"unix://{engine.socket()}")
         await asyncio.gather(self.store.start(database), _start(self.dibs, ours))
         self._opening = asyncio.create_task(_start(self._seed, theirs))
 
     def _settings(self, target: str) -> dict[str, str]:
-        """Of a BFF."""
+        """The settings of a BFF."""
         store = {"STORE_SERVICE_URL": self.store.url, "MENU_ADMIN_TOKEN": ""}
         return store | {"REDIS_URL": target}
 
     async def replace(self, number: int, engine: Engine) -> None:
-        """Another BFF on dibs in the place of that one, which is dead. OSError: as `open`."""
+        """Replace a BFF on dibs that is dead. OSError: as `open`."""
         await self.dibs[number].aclose()
         self.dibs[number] = Child("apps.menu.bff:app")
         await self.dibs[number].start(self._settings(engine.target))
 
     async def seed(self) -> list[Child]:
-        """Those on the seed's algorithm, once they answer. OSError: they do not start."""
+        """Wait for those on the seed's algorithm, and return them. OSError: they do not start."""
         if self._opening is None or (await _ended(self._opening)).cancelled():
             raise OSError("it is closed")
         self._opening.result()
         return self._seed
 
     async def aclose(self) -> None:
-        """Returns when all of them are gone, opened or not."""
+        """Return when all of them have ended."""
         if self._opening is not None:
             self._opening.cancel()
             await _ended(self._opening)
@@ -66,7 +66,7 @@ async def _ended(task: "asyncio.Task[None]") -> "asyncio.Task[None]":
 
 
 async def open_services(engine: Engine, open_until: AsyncExitStack) -> MenuServices:
-    """Services that are open until *open_until* is closed. OSError: something does not start."""
+    """Services that run until *open_until* is closed. OSError: one does not start."""
     services = MenuServices()
     open_until.push_async_callback(services.aclose)
     await services.open(engine)

@@ -1,4 +1,4 @@
-"""What is started when it is first needed, once for everybody who comes meanwhile."""
+"""A part that is started when first needed, once for all requests that arrive meanwhile."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -28,12 +28,12 @@ class Opening(Generic[T]):
         try:
             return task.result()
         except OSError as error:
-            if self._task is task:  # else somebody has tried again already
-                self._task = None  # the next visitor may have more luck
+            if self._task is task:  # else another request has tried again already
+                self._task = None  # the next visitor tries again
             raise HTTPException(503, f"The {self._what} stays closed: {error}.") from None
 
     async def stop(self) -> None:
-        """Services that are just being started are not waited for."""
+        """Stop without waiting for services that are just being started."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task])

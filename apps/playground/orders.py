@@ -6,7 +6,7 @@ POST /orders/retry    the same, with a key; the first answer is lost   · 400 ·
 POST /orders/kill     the same; the service is killed at work, and the order sent again   · 409
 POST /orders/forget   the same; it is killed after its commit, and Redis forgets all orders   · 409
 
-The shop is the orders service in a process of its own, started when the panel is opened first.
+The shop is the orders service in its own process, started when the panel is first opened.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ _DEADLY = ("kill", "forget")
 
 
 class OrdersPanel:
-    """The shop behind the panel, started when it is needed, and gone on exit."""
+    """The shop behind the panel, started when needed, and ended on exit."""
 
     def __init__(self, engine: Engine, faults: Faults) -> None:
         self._engine = engine
@@ -59,13 +59,13 @@ class OrdersPanel:
         self._open = AsyncExitStack()
         self._opening: Opening[Shop]
         self._kept: dict[str, dict[str, str]] = {}
-        """Which keys each visitor's requests have left on the server, the newest first, and how."""
+        """The keys that each visitor's requests have left, the newest first, and how."""
         self._turn: asyncio.Lock
         self._http: httpx.AsyncClient
 
     @property
     def routes(self) -> list[Route]:
-        """What the panel answers, below its own path."""
+        """The routes of the panel, below its own path."""
         return [
             Route("/all", self.look, methods=["GET"]),
             Route("/{way}", self.order, methods=["POST"]),
@@ -87,13 +87,13 @@ class OrdersPanel:
         await self._open.aclose()
 
     async def end_requests(self) -> None:
-        """A shop that is just being opened is not waited for."""
+        """Stop without waiting for a shop that is just being opened."""
         await self._opening.stop()
 
     # ---- answers
 
     async def look(self, request: Request) -> Response:
-        """What there is, before anybody clicks."""
+        """The visitor's orders, before the first click."""
         visitor = visitor_of(request)
         shop = await self._opening.result()
         try:
@@ -103,7 +103,7 @@ class OrdersPanel:
         return JSONResponse({"orders": orders, "keys": await self._keys(visitor)})
 
     async def order(self, request: Request) -> Response:
-        """What went over the wire, and what is different now."""
+        """Send an order, and return the exchanges and what has changed."""
         visitor, way = visitor_of(request), request.path_params["way"]
         if way not in (*_WAYS, *_DEADLY):
             raise HTTPException(404, "The ways are double, retry, kill and forget.")
@@ -154,7 +154,7 @@ class OrdersPanel:
         return Counter({(kind, name): int(float(n)) for kind, name, n in _EVENT.findall(page)})
 
     async def _all_keys(self) -> set[str] | None:
-        """What the service has on the server. None: the server does not answer."""
+        """The service's keys on the server. None: the server does not answer."""
         try:
             async with self._server() as server:
                 return {key async for key in server.scan_iter(_KEYS, count=1000)}
@@ -162,7 +162,7 @@ class OrdersPanel:
             return None
 
     async def _forget(self) -> None:
-        """The server loses what it knows of orders. 503: it does not answer."""
+        """Delete the orders' keys on the server. 503: it does not answer."""
         try:
             async with self._server() as server:
                 async for key in server.scan_iter(_KEYS, count=1000):
@@ -171,7 +171,7 @@ class OrdersPanel:
             raise HTTPException(503, f"The server does not answer: {error}.") from None
 
     async def _keys(self, visitor: str) -> list[Json] | None:
-        """Those of *visitor*, with the time they have left. None: the server does not answer."""
+        """The keys of *visitor*, with their remaining time. None: the server does not answer."""
         kept = self._kept.get(visitor, {})
         try:
             async with self._server() as server, server.pipeline(transaction=False) as asked:
@@ -207,7 +207,7 @@ class OrdersPanel:
 
 
 async def _items(request: Request) -> list[Json]:
-    """The lines of the order; whether there are such things is for the shop to say."""
+    """The lines of the order; the shop decides whether the items exist."""
     try:
         body = json.loads(await request.body() or b"{}")
     except (ValueError, RecursionError):
@@ -222,7 +222,7 @@ async def _items(request: Request) -> list[Json]:
 
 
 def _new(keys: set[str] | None, known: set[str] | None) -> set[str]:
-    """Those that were not there before, if both is known."""
+    """The keys that are new, if both lists are known."""
     return set() if keys is None or known is None else keys - known
 
 

@@ -1,4 +1,4 @@
-"""Ann and Ben as the page sees them: two processes, and what they say about each visitor."""
+"""Ann and Ben as the page sees them: two processes, and their reports about each visitor."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ OnMessage = Callable[[str, Facts], None]
 """Called with a person's name and each line of theirs; `{"gone": True}`: the process has ended."""
 
 _START = 60.0
-"""The most that a process may take to start, in seconds; machines can be busy."""
+"""How long a process may take to start, in seconds; machines can be busy."""
 _END = 2.0
 
 
@@ -34,7 +34,7 @@ class Person:
         return self._process.pid if is_there and self._process else None
 
     async def start(self, target: str) -> None:
-        """It is being started; `ready` tells when it can be asked. OSError: it cannot be."""
+        """Start it; `ready` waits until it can be asked. OSError: it cannot be started."""
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "apps.playground.person", target),
             stdin=asyncio.subprocess.PIPE,
@@ -46,7 +46,10 @@ class Person:
         self._reading = asyncio.create_task(self._read(self._process))
 
     async def ready(self) -> None:
-        """It can be asked. OSError: it was killed, or does not start; why is on stderr."""
+        """Wait until it can be asked.
+
+        OSError: it was killed, or does not start; why is on stderr.
+        """
         if self.pid is not None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._is_ready.wait(), _START)
@@ -62,24 +65,24 @@ class Person:
             else:
                 self._on_message(self.name, message)
         await process.wait()
-        self._is_ready.set()  # nobody waits for it any more
+        self._is_ready.set()  # ends all waits for it
         self._on_message(self.name, {"gone": True})
 
     def ask(self, command: Facts) -> None:
-        """Send *command*; if there is no process any more, `gone` says so."""
+        """Send *command*; if the process has ended, `gone` says so."""
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(command).encode() + b"\n")
 
     async def kill(self) -> None:
-        """SIGKILL: it cannot release anything. Returns when it is gone."""
+        """Kill it with SIGKILL, so that it releases nothing, and wait for its end."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.kill()
             await self._end()
 
     async def aclose(self) -> None:
-        """It ends by itself, or is killed after a while. Returns when it is gone."""
+        """Let it end by itself, or kill it after a while, and wait for its end."""
         if self._process is None:
             return
         assert self._process.stdin is not None

@@ -1,4 +1,4 @@
-"""Ann or Ben, in a process of their own: `python -m apps.playground.person TARGET`.
+"""Ann or Ben, in their own process: `python -m apps.playground.person TARGET`.
 
 Lines of JSON on stdin and stdout:
 
@@ -55,7 +55,7 @@ class Visit:
             self._tell(is_="refused", answered_at=monotonic(), **facts)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        """Also of a task that was cancelled before it began."""
+        """Handle the end of a task, also of one that was cancelled before it began."""
         if task.cancelled():
             self._tell(is_="left", how="gave up")
 
@@ -71,7 +71,7 @@ class Visit:
         return min(monotonic(), ends_at)
 
     def leave(self) -> None:
-        """Let go, or stop waiting."""
+        """Release the lease, or stop waiting."""
         self._leave.set()
         if not self._has_lease:
             self.task.cancel()
@@ -81,7 +81,7 @@ class Visit:
 
 
 def _on_event(event: Event) -> None:
-    """A listener. `recovered` is news for every visitor; all else for the one it happened to."""
+    """A listener. `recovered` is sent to every visitor; other events to the one they belong to."""
     facts = dataclasses.asdict(event)
     known = {name: value for name, value in facts.items() if value is not None}
     _say({"visitor": _visitor.get(), "event": known})
@@ -111,7 +111,7 @@ async def _serve(target: str) -> None:
         await reach(dibs)
         _say({"ready": True})
         await _run_commands(dibs, lines)
-        os._exit(0)  # the page has asked everybody to leave, or was killed
+        os._exit(0)  # the page has ended all visits, or was killed
 
 
 if __name__ == "__main__":

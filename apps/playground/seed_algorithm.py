@@ -37,7 +37,7 @@ class FindMenuActive:
         self._store = store
 
     async def find_active(self, branch_id: str) -> tuple[Any, str]:
-        """The menu, and how it was got: hit, or miss (it called the store-service)."""
+        """The menu, and where it came from: hit, or miss (it called the store-service)."""
         cache_key, lock_key = CACHE_KEY.format(branch_id), LOCK_KEY.format(branch_id)
         if cached := await self._redis.get(cache_key):
             return json.loads(cached), "hit"
@@ -70,7 +70,7 @@ class FindMenuActive:
 
 @asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncIterator[None]:
-    """Connected as the environment says."""
+    """Connect as the environment says."""
     limits = httpx.Limits(max_connections=None, keepalive_expiry=2)
     async with (
         redis.asyncio.Redis.from_url(os.environ["REDIS_URL"]) as client,

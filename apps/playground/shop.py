@@ -13,7 +13,7 @@ from .engine import Engine
 
 
 class Shop:
-    """The orders service in a process of its own, with a database that outlives the process."""
+    """The orders service in its own process, with a database that outlives the process."""
 
     def __init__(self, engine: Engine) -> None:
         self._folder = tempfile.mkdtemp(prefix="dibs-orders-")
@@ -27,18 +27,18 @@ class Shop:
 
     @property
     def url(self) -> str:
-        """Where it answers; after `dying`, another address."""
+        """Its address; after `dying`, another one."""
         return self._child.url if self._child is not None else ""
 
     async def start(self) -> None:
-        """It answers. OSError: it does not start."""
+        """Start it, and wait until it answers. OSError: it does not start."""
         self._child = await self._new_child()
 
     @asynccontextmanager
     async def replaced(self) -> AsyncIterator[None]:
-        """The process dies in the block, or at its end.
+        """Replace the process, which dies in the block or at its end.
 
-        Its successor answers from then on. OSError: there is none.
+        OSError: its successor does not start.
         """
         successor = await self._new_child()
         try:
@@ -49,7 +49,7 @@ class Shop:
 
     @asynccontextmanager
     async def dying(self) -> AsyncIterator[None]:
-        """While the block runs, orders are begun and never finished; then it is `replaced`."""
+        """Orders that are begun in the block never finish; then the process is `replaced`."""
         async with self.replaced():
             with closing(sqlite3.connect(self._database, isolation_level=None)) as writer:
                 writer.execute("BEGIN IMMEDIATE")  # the order waits for the database
@@ -73,7 +73,7 @@ class Shop:
         return child
 
     async def aclose(self) -> None:
-        """Returns when it is gone, with its files."""
+        """End it, and remove its files."""
         if self._child is not None:
             await self._child.aclose()
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)

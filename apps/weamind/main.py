@@ -63,7 +63,7 @@ class Weamind:
 
     @property
     def routes(self) -> list[BaseRoute]:
-        """What it answers."""
+        """The routes."""
         return [
             Route("/line/webhook", self.webhook, methods=["POST"]),
             Route("/health", self.health),
@@ -74,7 +74,7 @@ class Weamind:
         ]
 
     async def __aenter__(self) -> "Weamind":
-        """SettingsError: what cannot be used. The database is there, in its newest form."""
+        """Open the bot, with its database migrated. SettingsError: settings that cannot be used."""
         settings = self._settings or read_settings()
         log_if_nobody_does(settings.log_level, is_chosen="log_level" in settings.model_fields_set)
         async with AsyncExitStack() as stack:
@@ -86,7 +86,7 @@ class Weamind:
         await self._stack.aclose()
 
     async def _open(self, settings: Settings, stack: AsyncExitStack) -> None:
-        """Whatever is opened here is closed in the opposite order: the worker pool first."""
+        """All that is opened here is closed in reverse order: the worker pool first."""
         await asyncio.to_thread(search, "臺北市")  # read the map now, and not for the first event
         self._users = await _opened_users(settings, stack)
         listeners = [self._metrics.dibs]
@@ -113,7 +113,7 @@ class Weamind:
     # ---- answers
 
     async def webhook(self, request: Request) -> Response:
-        """Events from LINE."""
+        """Receive events from LINE."""
         return await self._webhook.answer(request)
 
     async def health(self, request: Request) -> Response:
@@ -129,7 +129,7 @@ class Weamind:
         return JSONResponse({"status": status, **report}, 200 if database else 503)
 
     async def show_metrics(self, request: Request) -> Response:
-        """What has been counted in this process."""
+        """Return the metrics of this process."""
         return Response(self._metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def liff(self, scope: Scope, receive: Receive, send: Send) -> None:

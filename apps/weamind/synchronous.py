@@ -85,7 +85,7 @@ class SynchronousBot:
         return handler
 
     def handle_message_event(self, event: Any) -> None:
-        """No lock: nobody types two places within a second."""
+        """No lock: a person does not type two places within a second."""
         found = search(event.message.text)
         if found.sure:
             self._reply(event, self._card(found.places[0]))
@@ -95,7 +95,7 @@ class SynchronousBot:
             self._reply(event, unknown_message(event.message.text, private=True))
 
     def handle_location_message_event(self, event: Any) -> None:
-        """No lock: nobody sends two locations within a second."""
+        """No lock: a person does not send two locations within a second."""
         place = atlas.locate(event.message.latitude, event.message.longitude)
         self._reply(event, text_message(texts.OUTSIDE) if place is None else self._card(place))
 

@@ -41,7 +41,7 @@ KEPT = 600
 """Seconds every cached value is kept: longer than any run."""
 
 LOCK_TTL = 3
-"""Seconds for which whoever loads a value may keep the others out, unless it says that it lives."""
+"""Seconds for which a loader may exclude the others, unless it renews its lock."""
 
 THREADS, TASKS = "threads", "asyncio"
 
@@ -98,13 +98,14 @@ def with_before(*systems: System) -> tuple[System, ...]:
     return tuple(each for pair in both for each in pair)
 
 
-FLOOR, LOCK, PRL, GLIDE, DIBS, UVLOOP = (
+FLOOR, LOCK, PRL, GLIDE, DIBS, UVLOOP, RENEWED = (
     "raw floor",
     "redis-py Lock",
     "python-redis-lock",
     "valkey-glide",
     "dibs",
     "dibs, uvloop",
+    "dibs, renew=True",
 )
 
 LEASES = with_before(
@@ -118,8 +119,19 @@ LEASES = with_before(
     System(GLIDE, TASKS, "glide_tasks", "glide", "valkey-glide"),
     System(DIBS, TASKS, "ours", "dibs", "dibs"),
     System(UVLOOP, TASKS, "ours", "uvloop", "uvloop", "Uvloop"),
+    System(RENEWED, TASKS, "ours", "dibs", "dibs", "Renewed"),
 )
 """Who can take a lease, in the order of the tables."""
+
+LADDER = (
+    System(FLOOR, TASKS, "floor", "hiredis", "hiredis"),
+    System("+ tokens, packing", TASKS, "ladder", "hiredis", "hiredis", "Packed"),
+    System("+ async with", TASKS, "ladder", "hiredis", "hiredis", "Block"),
+    System("+ deadline, table, lease", TASKS, "ladder", "hiredis", "hiredis", "State"),
+    System("+ keyword options", TASKS, "ladder", "hiredis", "hiredis", "Options"),
+    System(DIBS, TASKS, "ours", "dibs", "dibs"),
+)
+"""From the floor to dibs, one step more in each row."""
 
 LIMITED = "dibs limit=3"
 
@@ -282,5 +294,5 @@ GUARDS = with_before(
 
 def find(name: str, mode: str) -> System:
     """The system of that name for threads or for asyncio."""
-    known = (*LEASES, *LIMITS, *LISTENING, *HITS, *MANY, *STAMPEDE, *GUARDS)
+    known = (*LEASES, *LADDER, *LIMITS, *LISTENING, *HITS, *MANY, *STAMPEDE, *GUARDS)
     return next(system for system in known if (system.name, system.mode) == (name, mode))

@@ -56,7 +56,7 @@ class Tasks:
 
 
 class LockTasks(Tasks):
-    """``lock=True``: one loads in all processes, whoever else misses polls the lock."""
+    """``lock=True``: one caller of all processes loads, the others poll the lock."""
 
     lock = True
 

@@ -1,4 +1,4 @@
-"""valkey-glide-sync: the same Rust core for threads, a package of its own. No lock either."""
+"""valkey-glide-sync: the same Rust core for threads, a separate package. No lock either."""
 
 from __future__ import annotations
 

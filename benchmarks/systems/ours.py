@@ -105,6 +105,17 @@ class LimitedTasks(Tasks):
         return pair
 
 
+class RenewedTasks(Tasks):
+    def pair_on(self, key: str) -> Callable[[], Awaitable[None]]:
+        hold = self.client.hold
+
+        async def pair() -> None:
+            async with hold(key, ttl=TTL, renew=True):
+                pass
+
+        return pair
+
+
 class UvloopTasks(Tasks):
     """The same in uvloop's event loop."""
 

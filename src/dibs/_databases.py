@@ -28,7 +28,7 @@ from .errors import UsageError
 CommitListener = Callable[[bool], None]
 """Called once with True: the outermost transaction has committed; False: it was rolled back."""
 End = Literal["committed", "rolled_back", "open", "unknown"]
-"""What is seen of a transaction whose context manager has ended. open: one around it goes on."""
+"""The end of a transaction whose context manager has ended. open: one around it is open."""
 
 
 class Transaction(ABC):
@@ -84,10 +84,10 @@ class Transaction(ABC):
 
     @property
     def is_open(self) -> bool:
-        """Whether it still goes on; only a driver of SQLite is asked."""
+        """Whether it is still open; only a driver of SQLite is asked."""
         try:
             return bool(self.driver.in_transaction)
-        except Exception:  # closed, or given back to its pool
+        except Exception:  # closed, or returned to its pool
             return False
 
 
@@ -453,7 +453,7 @@ class _Asyncpg(Transaction):
             return "committed"
         try:
             return "open" if self.value.is_in_transaction() else "unknown"
-        except Exception:  # it was given back to its pool
+        except Exception:  # it was returned to its pool
             return "unknown"
 
 
@@ -535,7 +535,7 @@ class _Django(Transaction):
 
 
 def _is_of_test_case(connection: Any) -> bool:
-    """Whether it is in the transaction of a test, which goes on inside and never commits."""
+    """Whether it is in the transaction of a test, which stays open and never commits."""
     return connection.atomic_blocks[0]._from_testcase
 
 
@@ -616,6 +616,6 @@ def django(using: str | None) -> Transaction:
 
 def open_in_django() -> list[Transaction]:
     """The transactions that Django has open in this thread, and that will end."""
-    found = import_module("django.db").connections.all(initialized_only=True)
-    opened = [each for each in found if each.in_atomic_block and not _is_of_test_case(each)]
+    connections = import_module("django.db").connections.all(initialized_only=True)
+    opened = [each for each in connections if each.in_atomic_block and not _is_of_test_case(each)]
     return [_Django(each.alias) for each in opened]

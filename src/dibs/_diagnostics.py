@@ -25,6 +25,7 @@ from ._transport.faults import (
     settings_error,
     tls_problem,
 )
+from ._transport.pool import ThreadConnection
 from ._transport.redis_internals import close_failed_socket, connected_socket
 from ._transport.targets import (
     Address,
@@ -35,7 +36,6 @@ from ._transport.targets import (
     parse_address,
     parse_target,
 )
-from ._transport.thread_connection import ThreadConnection
 
 __all__ = [
     "ASK",

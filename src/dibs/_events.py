@@ -217,8 +217,8 @@ class EventSink:
                 count(facts.get(MEASURES[kind].field))
             except Exception:
                 _failed(kind)
-        if wanted := self._wanted[kind]:
-            _hand_over(wanted, kind, name, facts)
+        if listeners := self._wanted[kind]:
+            _hand_over(listeners, kind, name, facts)
 
     def _find(self, key: EventKey) -> Counter:
         """What counts such events, for all listeners that do."""
@@ -348,7 +348,9 @@ def _failed(kind: Kind) -> None:
     _log.exception("a dibs listener raised an exception for the event %r", kind)
 
 
-def _hand_over(wanted: tuple[Listener, ...], kind: Kind, name: str, facts: dict[str, Any]) -> None:
+def _hand_over(
+    listeners: tuple[Listener, ...], kind: Kind, name: str, facts: dict[str, Any]
+) -> None:
     if "cause" in facts:
         sentence = Cause(facts["cause"])
         facts.update(cause=sentence.code, detail=str(sentence))
@@ -356,7 +358,7 @@ def _hand_over(wanted: tuple[Listener, ...], kind: Kind, name: str, facts: dict[
     # Much faster than its own way to be made, which sets each field by a call.
     event = _new(Event)
     _set(event, "__dict__", facts)
-    for listener in wanted:
+    for listener in listeners:
         try:
             listener(event)
         except Exception:

@@ -1,6 +1,6 @@
 """After a fork, the child opens its own connections and leaves its parent's alone.
 
-Only the thread that forks goes on in the child. A lock that another thread holds at that moment
+Only the thread that forks continues in the child. A lock that another thread holds at that moment
 stays locked there for ever. So each lock of dibs is recreated in the child, or no other thread
 holds it during the fork.
 """

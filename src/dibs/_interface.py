@@ -8,7 +8,6 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ._core.done import DIALECTS, RefusedByTable, ddl, remaining, shown
-from ._core.endings import How
 from ._core.inspection import (
     KEY_KINDS,
     MOST_SHOWN,
@@ -29,7 +28,7 @@ from ._core.inspection import (
 from ._core.keys import Seconds, Template, answering, fingerprint, seconds
 from ._core.lease import UNGUARDED, token_for
 from ._core.lease import lend as _lend
-from ._core.once import NO_PAYLOAD, Replay
+from ._core.once import NO_PAYLOAD, How, Replay
 from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
 from ._core.schedule import next_fires
 from ._core.shapes import returned_type

@@ -115,16 +115,21 @@ def _copied(table: dict[bytes, Any]) -> dict[bytes, Any]:
 
 def _held(lease: LeaseState, now: float) -> HeldHere:
     call = lease.call
-    held, left = now - lease.since, max(lease.deadline - now, 0.0)
+    held, remaining = now - lease.since, max(lease.deadline - now, 0.0)
     return HeldHere(
-        call.text, call.name, held, left, parts_of(lease.token).is_claim, bool(call.options.renew)
+        call.text,
+        call.name,
+        held,
+        remaining,
+        parts_of(lease.token).is_claim,
+        bool(call.options.renew),
     )
 
 
 def _waited_for(key: bytes, queue: Any) -> WaitedFor:
     holding = queue.holding
-    holder, left = (None, None) if holding is None else (holding.holder, holding.remaining)
-    return WaitedFor(_text(key), len(queue.turns), holder, left)
+    holder, remaining = (None, None) if holding is None else (holding.holder, holding.remaining)
+    return WaitedFor(_text(key), len(queue.turns), holder, remaining)
 
 
 def _breaker(breaker: Any, now: float) -> BreakerState:

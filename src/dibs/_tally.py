@@ -94,10 +94,10 @@ class Durations:
 
     def at_most(self, share: float) -> float | None:
         """A bound that *share* of them did not exceed; None: there was none."""
-        wanted, seen = share * self.count, 0
+        rank, seen = share * self.count, 0
         for bound, count in zip((*self._bounds, self.greatest), self.buckets, strict=True):
             seen += count
-            if count and seen >= wanted:
+            if count and seen >= rank:
                 return min(bound, self.greatest)
         return None
 

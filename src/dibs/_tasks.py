@@ -328,7 +328,7 @@ _flight: ContextVar["Callable[[], Flight | None]"] = ContextVar("dibs_flight")
 
 
 class Flight:
-    """One piece of work for all who want its result. It goes on without any one of them.
+    """One piece of work for all who want its result. It continues without any one of them.
 
     It runs in a separate task, so that one caller's cancellation does not end it; when the
     last one leaves, it is cancelled. *ended* is called with the flight when it is over.
@@ -493,15 +493,15 @@ class Coalescer:
         if loop is not self._loop:
             self._loop, self._asked, self._waiting = loop, {}, []
         while True:
-            asked = self._asked
-            if not asked:
+            batches = self._asked
+            if not batches:
                 loop.call_soon(self._next_tick)
-            if key not in asked and key not in self._shared:
-                asked[key] = None
+            if key not in batches and key not in self._shared:
+                batches[key] = None
                 return await question(about)
-            batch = asked.get(key)
+            batch = batches.get(key)
             if batch is None:
-                batch = asked[key] = []
+                batch = batches[key] = []
                 return await self._ask_for_all(key, batch, question, about)
             batch.append(future := loop.create_future())
             answer = await future

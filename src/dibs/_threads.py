@@ -234,10 +234,10 @@ class Flight:
         woken = Signal()
         self._waiting.append(woken)
         while not self._is_done:
-            left = self._deadline - monotonic()
-            if left <= 0:
+            remaining = self._deadline - monotonic()
+            if remaining <= 0:
                 raise TimeoutError
-            woken.wait(min(left, _LOOK_AGAIN))
+            woken.wait(min(remaining, _LOOK_AGAIN))
             woken.clear()
         if self._error is None:
             return self._result
@@ -335,7 +335,7 @@ class WorkQueue:
                 return
 
     def finish(self) -> None:
-        """Wait until it is done, or goes on for too long."""
+        """Wait until it is done, or takes too long."""
         if self._turn.acquire(timeout=5):
             self._work()
 

@@ -218,8 +218,8 @@ def _said(permit: Permit) -> str:
 
 def meaning(entry: KeyInfo) -> str:
     """What the state of a key means for those who call."""
-    left = duration(entry.remaining, "ever")
-    when = f"in {left}" if entry.remaining is not None else "never, because it has no expiry"
+    remaining = duration(entry.remaining, "ever")
+    when = f"in {remaining}" if entry.remaining is not None else "never, because it has no expiry"
     match entry.kind:
         case "lease":
             return f"Others get Busy or wait. It is free {when}, unless it is renewed."
@@ -229,19 +229,21 @@ def meaning(entry: KeyInfo) -> str:
             text = "Duplicates are refused or wait. While it runs, it is renewed; if its process"
             return f"{text} has died, it is free {when}."
         case "done":
-            return f"Duplicates are refused or get its result, for {left}."
+            return f"Duplicates are refused or get its result, for {remaining}."
         case "cached" if entry.loading is not None:
             return "It is being loaded: readers wait, or get the old value if there is one."
         case "cached" if entry.state == "failed":
             return "The last load failed, and that is remembered: readers get an error."
         case "cached":
-            return f"Readers get this value; the server keeps it for {left}, stale time included."
+            return (
+                f"Readers get this value; the server keeps it for {remaining}, stale time included."
+            )
         case "lock" if entry.state == "resting":
-            return f"A load has just failed; the next one waits for {left}."
+            return f"A load has just failed; the next one waits for {remaining}."
         case "lock":
             return f"A load is under way. If its process has died, another one may load {when}."
         case "foreign" if entry.token_hint is not None:
-            return f"dibs did not write it, but it counts as held: for {left}."
+            return f"dibs did not write it, but it counts as held: for {remaining}."
         case _:
             return _meaning_of_record(entry)
 
@@ -337,12 +339,12 @@ class Place(NamedTuple):
     """Without the namespace."""
 
 
-def place_of(found: str, typed: str) -> Place:
-    """Where *found*, a key of the server that ends with *typed*, belongs.
+def place_of(key: str, typed: str) -> Place:
+    """Where *key*, a key of the server that ends with *typed*, belongs.
 
     What a schedule keeps is found by the key of the schedule.
     """
-    prefix = found.removesuffix(typed)
+    prefix = key.removesuffix(typed)
     for word in _SCHEDULED:
         if prefix.endswith(word):
             return Place(prefix.removesuffix(word), word + typed)
@@ -370,13 +372,13 @@ def found_at(
     return Facts(place, entry, is_elsewhere, permits[0] if is_one else look(entry.holder), permits)
 
 
-def listed(found: Facts, *, whole: bool) -> list[tuple[str, str]]:
+def listed(reason: Facts, *, whole: bool) -> list[tuple[str, str]]:
     """Names and values, for people."""
-    entry = found.entry
-    known = [("namespace", printable(found.place.namespace) or "(none)")]
+    entry = reason.entry
+    known = [("namespace", printable(reason.place.namespace) or "(none)")]
     is_record = entry.kind == "schedule"  # it has no holder, and does not become free
     hidden = ("age", "token hint", *(("holder", "left") if is_record else ()))
-    processes = iter(found.permits)
+    processes = iter(reason.permits)
     known += [
         (name, _marked(value, next(processes, None)) if name == "permit" else value)
         for name, value in facts(entry, whole=whole)
@@ -387,7 +389,7 @@ def listed(found: Facts, *, whole: bool) -> list[tuple[str, str]]:
     elif entry.kind == "lease":
         known.insert(3, ("since", "is not recorded, without fence=True"))
     if entry.holder is not None and entry.token_hint is not None:
-        known.append(("its process", _PROCESS[found.alive]))
+        known.append(("its process", _PROCESS[reason.alive]))
     return known
 
 
@@ -403,16 +405,16 @@ def _marked(permit: str, alive: Alive | None) -> str:
     return f"{permit}; {_PROCESS[alive]}" if alive == "ended" or alive == "stopped" else permit
 
 
-def next_steps(found: Facts) -> str:
+def next_steps(reason: Facts) -> str:
     """What happens if nothing is done."""
-    entry = found.entry
-    if left := [permit.remaining for permit in _ended(found)]:
-        has, whose = ("has", "its") if len(left) == 1 else ("have", "the first")
-        ended = f"{len(left)} of {counted(entry.taken, 'holder')} {has} ended"
-        return f"{ended}: {whose} permit is free in {duration(min(left))}. {meaning(entry)}"
-    if found.alive in ("ended", "stopped") and entry.kind in ("lease", "claim"):
+    entry = reason.entry
+    if remaining := [permit.remaining for permit in _ended(reason)]:
+        has, whose = ("has", "its") if len(remaining) == 1 else ("have", "the first")
+        ended = f"{len(remaining)} of {counted(entry.taken, 'holder')} {has} ended"
+        return f"{ended}: {whose} permit is free in {duration(min(remaining))}. {meaning(entry)}"
+    if reason.alive in ("ended", "stopped") and entry.kind in ("lease", "claim"):
         how = f"has ended, so it is not renewed: it is free in {_time_left(entry)}."
-        if found.alive == "stopped":
+        if reason.alive == "stopped":
             how = f"is stopped: the key is free in {_time_left(entry)}, unless it goes on before."
         return f"Its process {how}"
     return meaning(entry)
@@ -422,37 +424,37 @@ def _time_left(entry: KeyInfo) -> str:
     return duration(entry.remaining, "no time: it never expires")
 
 
-def advice(found: Facts) -> list[str]:
+def advice(reason: Facts) -> list[str]:
     """What can be done."""
-    entry, command = found.entry, _command(found)
+    entry, command = reason.entry, _command(reason)
     match entry.kind:
-        case "lease" | "claim" if found.alive == "ended":
+        case "lease" | "claim" if reason.alive == "ended":
             return [f"Wait, or free it now: {command('release')} --force"]
         case "permits":
-            return _about_permits(found, f"{command('release')} --force")
+            return _about_permits(reason, f"{command('release')} --force")
         case "lease" | "claim" | "done":
             free = f"{command('release')} --force"
             return [
-                _first(found),
+                _first(reason),
                 f"{'Delete' if entry.kind == 'done' else 'Free'} it: {free}. {risk(entry)}",
             ]
         case "cached":
             return [f"Drop the value: {command('invalidate')}"]
         case "schedule":
-            return _about_schedule(found)
+            return _about_schedule(reason)
         case "foreign" if entry.state != "denied":
-            return _about_foreign(found, f"{command('release')} --force")
+            return _about_foreign(reason, f"{command('release')} --force")
         case "rate":
             return ["Wait; DEL lets a whole burst through again."]
         case _:
             return []
 
 
-def _first(found: Facts) -> str:
+def _first(reason: Facts) -> str:
     """What is better than freeing the key, or must come before."""
-    entry = found.entry
+    entry = reason.entry
     host, _, pid = printable(entry.holder or "").rpartition(":")
-    match entry.kind, found.alive:
+    match entry.kind, reason.alive:
         case "done", _:
             return f"Wait {_time_left(entry)}: then the same submission is new."
         case "permits", _:
@@ -467,40 +469,40 @@ def _first(found: Facts) -> str:
             return f"Wait for its end; or end process {pid} on {host} first. {_LEFT}"
 
 
-def _ended(found: Facts) -> list[Permit]:
+def _ended(reason: Facts) -> list[Permit]:
     """Permits whose processes have ended."""
-    permits = zip(found.entry.permits, found.permits, strict=False)
+    permits = zip(reason.entry.permits, reason.permits, strict=False)
     return [permit for permit, alive in permits if alive == "ended"]
 
 
-def _about_permits(found: Facts, release: str) -> list[str]:
-    ended = _ended(found)
-    free = [f"{release} --seen {each.token_hint}" for each in ended or found.entry.permits]
+def _about_permits(reason: Facts, release: str) -> list[str]:
+    ended = _ended(reason)
+    free = [f"{release} --seen {each.token_hint}" for each in ended or reason.entry.permits]
     if ended:
         return [f"Wait, or free that permit now: {free[0]}"]
-    return [_first(found), *[f"Free one: {each}. {risk(found.entry)}" for each in free[:1]]]
+    return [_first(reason), *[f"Free one: {each}. {risk(reason.entry)}" for each in free[:1]]]
 
 
 _LEFT = "A process that is killed leaves its key for the time that is left."
 
 
-def _about_schedule(found: Facts) -> list[str]:
-    entry, lines = found.entry, list[str]()
+def _about_schedule(reason: Facts) -> list[str]:
+    entry, lines = reason.entry, list[str]()
     if entry.fires and entry.fires[0].outcome.startswith("failed"):
         log = f"The traceback is in the log of {printable(entry.fires[0].holder)}"
         lines.append(f"A fire that failed is not run again. {log}, of the logger dibs.")
     if entry.due is not None and entry.due < -GRACE:
-        running = shlex.quote(found.place.key.replace(*_SCHEDULED))
+        running = shlex.quote(reason.place.key.replace(*_SCHEDULED))
         lines.append(f"Unless a holder of {running} runs it now, no scheduler seems to run.")
     if entry.state == "new" or (entry.due or 0.0) < -GRACE:
         lines.append("See that a scheduler runs, and that its log names this schedule.")
     return lines
 
 
-def _about_foreign(found: Facts, release: str) -> list[str]:
+def _about_foreign(reason: Facts, release: str) -> list[str]:
     """It may be data that another program needs."""
-    entry, key = found.entry, shlex.quote(printable(found.place.namespace + found.place.key))
-    is_read = entry.state == "string" and not is_shortened(found.place.key)
+    entry, key = reason.entry, shlex.quote(printable(reason.place.namespace + reason.place.key))
+    is_read = entry.state == "string" and not is_shortened(reason.place.key)
     read = f" (redis-cli GET {key})" if is_read else ""
     wrote = (
         f"Another program wrote it, as a {entry.state}, and may need it: look at it first{read}."
@@ -510,16 +512,16 @@ def _about_foreign(found: Facts, release: str) -> list[str]:
     return [f"{wrote} Use another key, or a namespace; if nothing needs it: {release}"]
 
 
-def _command(found: Facts) -> Callable[[str], str]:
+def _command(reason: Facts) -> Callable[[str], str]:
     """`dibs release KEY --namespace …`, to be pasted."""
-    place = found.place
+    place = reason.place
     namespace = f" --namespace {shlex.quote(place.namespace)}" if place.namespace else ""
     return lambda verb: f"dibs {verb} {shlex.quote(printable(place.key))}{namespace}"
 
 
-def elsewhere_line(found: Facts) -> str:
+def elsewhere_line(reason: Facts) -> str:
     """For `peek`: a key that ends like the one that was asked for."""
-    entry, place = found.entry, found.place
+    entry, place = reason.entry, reason.place
     who = f" of {printable(entry.holder)}" if entry.holder else ""
     key = f" as {printable(place.key)}" if place.key.startswith(_SCHEDULED) else ""
     option = f"--namespace {shlex.quote(place.namespace)}" if place.namespace else "no --namespace"
@@ -527,16 +529,16 @@ def elsewhere_line(found: Facts) -> str:
     return f"{there}{who}{key} with {option}."
 
 
-def reason_object(found: Facts, *, whole: bool) -> JsonObject:
+def reason_object(reason: Facts, *, whole: bool) -> JsonObject:
     """The reason as an object, for programs."""
-    entry = as_object(found.entry, whole=whole)
-    for permit, alive in zip(entry["permits"], found.permits, strict=False):
+    entry = as_object(reason.entry, whole=whole)
+    for permit, alive in zip(entry["permits"], reason.permits, strict=False):
         permit["alive"] = alive
     return {
-        "namespace": found.place.namespace,
-        "elsewhere": found.is_elsewhere,
+        "namespace": reason.place.namespace,
+        "elsewhere": reason.is_elsewhere,
         "entry": entry,
-        "alive": found.alive,
-        "next": next_steps(found),
-        "advice": advice(found),
+        "alive": reason.alive,
+        "next": next_steps(reason),
+        "advice": advice(reason),
     }

@@ -37,9 +37,9 @@ def launched() -> Iterator[Any]:
 
 @contextmanager
 def narrow_page(browser: Any, url: str) -> Iterator[Any]:
-    """A page, as narrow as it promises to fit. It has no mistakes, and asks nobody else.
+    """A page of the narrowest supported width, without errors and without requests to other hosts.
 
-    Whatever the test leaves on it can be read, by day and by night.
+    All text that the test leaves on it is legible in the light and the dark theme.
     """
     context = browser.new_context(viewport={"width": 360, "height": 740})
     context.set_default_timeout(TIMEOUT * 1000)

@@ -25,7 +25,7 @@ def is_problem(answer: httpx.Response, status: int) -> dict[str, Any]:
 
 
 def is_refused(answer: httpx.Response, status: int, message: str | None = None) -> int:
-    """A duplicate is told so politely; for how long."""
+    """A duplicate gets a polite refusal. Returns its Retry-After."""
     problem = is_problem(answer, status)
     seconds = int(answer.headers["Retry-After"])
     assert problem["retryAfter"] == seconds >= 1
@@ -56,7 +56,7 @@ FAST, SLOW, TIMEOUT = "/lock-release-fast", "/lock-release-slow", "/lock-timeout
 async def served(
     redis_url: str, database_url: str, customer: str = "alone", **settings: Any
 ) -> AsyncIterator[httpx.AsyncClient]:
-    """Somebody who talks to the service, without a network in between."""
+    """A client of the service, without a network in between."""
     app = create_app(Settings(redis_url, database_url, **({"secret": SECRET} | settings)))
     async with app.router.lifespan_context(app):
         async with httpx.AsyncClient(

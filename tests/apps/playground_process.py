@@ -1,4 +1,4 @@
-"""The playground, in a process of its own."""
+"""The playground in its own process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Playground:
-    """`python -m apps.playground` in a session and a temporary folder of its own."""
+    """`python -m apps.playground` in its own session and temporary folder."""
 
     def __init__(self, folder: str, port: int) -> None:
         self.folder = folder
@@ -44,7 +44,7 @@ class Playground:
 
     @contextmanager
     def visitor(self) -> Iterator[httpx.Client]:
-        """Somebody who has opened the page."""
+        """A visitor who has opened the page."""
         with httpx.Client(base_url=self.url, timeout=20, trust_env=False) as client:
             assert client.get("/").status_code == 200
             yield client

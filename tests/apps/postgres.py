@@ -17,10 +17,10 @@ from dibs.testing import eventually
 
 
 class Postgres:
-    """A PostgreSQL from a wheel: on a Unix socket, in a folder of its own, gone with the tests.
+    """A PostgreSQL from a wheel: on a Unix socket, in its own folder, removed with the tests.
 
-    The wheel's own `get_server` is not used: for root, it adds a user to the system and opens all
-    folders above the data to everybody.
+    The wheel's own `get_server` is not used: for root, it adds a user to the system and makes all
+    folders above the data world-readable.
     """
 
     # A shell watches it: when our end of the pipe is gone, however we ended, it ends the server.
@@ -120,7 +120,7 @@ class Postgres:
                     os.kill(pid, signal.SIGCONT)
 
     def _pids(self) -> list[int]:
-        """The server and all its processes; each is in a session of its own."""
+        """The server and all its processes; each is in its own session."""
         main = int(Path(self._data, "postmaster.pid").read_text().split()[0])
         listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True)
         pairs = [tuple(map(int, line.split())) for line in listed.stdout.splitlines()]

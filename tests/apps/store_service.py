@@ -23,7 +23,7 @@ T = TypeVar("T")
 async def served(
     url: str, *, delay: float = 0.0, timeouts: Timeouts = PATIENT
 ) -> AsyncIterator[httpx.AsyncClient]:
-    """Somebody who talks to the service on that database."""
+    """A client of the service on that database."""
     app = create_app(Settings(url, delay, timeouts))
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app)

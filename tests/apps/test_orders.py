@@ -67,7 +67,7 @@ def serve(port: int, environment: dict[str, str]) -> None:
 
 
 class Shop:
-    """The service in a process of its own."""
+    """The service in its own process."""
 
     def __init__(self, redis_url: str, database_url: str) -> None:
         self.port = free_port()
@@ -129,7 +129,7 @@ def chains(street: tuple[Server, dict[str, Chain]], store: Server) -> dict[str, 
 
 @contextmanager
 def blocked(database: str) -> Iterator[None]:
-    """Whoever writes an order now is in the middle of it until this block ends."""
+    """Block every write of an order until this block ends."""
     if database.startswith("sqlite"):
         connection = sqlite3.connect(database.removeprefix("sqlite:///"), isolation_level=None)
         lock = "BEGIN IMMEDIATE"
@@ -148,7 +148,7 @@ def blocked(database: str) -> Iterator[None]:
 
 
 class Customer:
-    """Somebody who talks to shops."""
+    """A client of shops."""
 
     def __init__(self, name: str, http: httpx.AsyncClient) -> None:
         self.name = name
@@ -235,10 +235,10 @@ def key_ends(store: Server, key: str) -> tuple[float, float]:
 
 
 async def test_two_hundred_clicks_are_one_order(chains: dict[str, Chain], store: Server) -> None:
-    """One order; 199 clear answers, each with a Retry-After that is true.
+    """One order; 199 clear answers, each with a correct Retry-After.
 
-    True is: whoever comes back when it is over is not too early, and loses less than a second.
-    While the first is still at work it is the earliest moment: nobody knows when it will end.
+    Correct means: a client that comes back then is not too early, and loses less than a second.
+    While the first is still running it is the earliest moment: its end is not known.
     """
     async with customers(*KINDS) as everybody:
         back = 0.0
@@ -294,7 +294,7 @@ async def test_what_two_processes_counted(chains: dict[str, Chain], store: Serve
 
 
 class Case(NamedTuple):
-    """Somebody who submits to one of the seed's endpoints."""
+    """A client that submits to one of the seed's endpoints."""
 
     customer: Customer
     chain: Chain
@@ -357,7 +357,7 @@ async def check_timeout(case: Case, first: asyncio.Task[httpx.Response]) -> None
 async def check_late(
     case: Case, first: asyncio.Task[httpx.Response], key: str, store: Server
 ) -> None:
-    """A claim that was lost ends without touching the claim of whoever came after it."""
+    """A claim that was lost ends without touching its successor's claim."""
     redis = store.client()
     assert redis.delete(key) == 1
     await asyncio.sleep(1.5)  # so that the second is in the middle when the first ends
@@ -548,12 +548,12 @@ async def test_without_the_database(postgres: Postgres, valkey: Server) -> None:
 
 
 async def test_a_database_that_hangs_is_out(postgres: Postgres, valkey: Server) -> None:
-    """503 for everybody, also for more than there are threads; afterwards orders are placed."""
+    """503 for all requests, also for more than there are threads; afterwards orders are placed."""
     timeouts = Timeouts(statement=1, pool=1, connect=2)
     async with served(valkey.url, postgres.new_database(), timeouts=timeouts) as client:
         is_placed(await client.post("/orders", json=TEA))
         with postgres.frozen():
-            async with asyncio.timeout(20):  # hung for ever, before
+            async with asyncio.timeout(20):  # hung for ever before
                 answers = await asyncio.gather(*(ask_in_vain(client, n) for n in range(1, 31)))
                 for answer in answers:
                     is_problem(answer, 503)
@@ -629,7 +629,7 @@ async def in_the_middle(
     store: Server,
     eventually: Eventually,
 ) -> str:
-    """An order is submitted, and its claim is there; what the claim is called."""
+    """An order is submitted and claimed. Returns the key of the claim."""
     before = set(store.keys())
     stack.enter_context(hanging(shop, customer.name, key))
     [claim] = await eventually(lambda: set(store.keys()) - before, within=90)

@@ -58,7 +58,7 @@ async def test_orders_are_listed_page_by_page(url: str, valkey: Server) -> None:
 
 
 async def test_an_order_is_shown_as_it_was_placed(url: str, valkey: Server) -> None:
-    """The same document when it is placed, listed and shown; nobody else gets to see it."""
+    """The same document when it is placed, listed and shown; other customers do not see it."""
     async with served(valkey.url, url) as client:
         order = is_placed(await client.post("/orders", json=TEA))
         assert list(order) == ["orderId", "placedAt", "items"]

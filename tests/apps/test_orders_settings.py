@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_orders_service_runs_in_uvicorn(tmp_path: Path, valkey: Server) -> None:
-    """With settings from `.env`, and a database in the working folder; ends without a word."""
+    """With settings from `.env`, and a database in the working folder; it ends without output."""
     (tmp_path / ".env").write_text(f"REDIS_URL={valkey.url}\n")
     port = free_port()
     program = [sys.executable, "-m", "uvicorn", "apps.orders.main:app", "--port", str(port)]
@@ -130,7 +130,7 @@ def test_without_a_secret_one_machine_has_one(caplog: pytest.LogCaptureFixture) 
 
 
 async def test_a_name_that_looks_like_an_address_is_a_name(sqlite: str, valkey: Server) -> None:
-    """Somebody called 127.0.0.1 is not the nameless one who comes from there."""
+    """A user called 127.0.0.1 is not the anonymous user with that address."""
     async with served(valkey.url, sqlite) as client:
         nameless = httpx.Request("POST", "http://shop/lock-release-fast", json=TEA)
         named = client.post("/lock-release-fast", json=TEA, headers={"X-User-Id": "127.0.0.1"})
@@ -144,7 +144,7 @@ async def test_a_name_that_looks_like_an_address_is_a_name(sqlite: str, valkey: 
 async def test_the_life_of_a_lock_is_in_the_log(
     sqlite: str, valkey: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Claimed, refused, done, and a lock value that does not match; it names nobody."""
+    """Claimed, refused, done, and a lock value that does not match; no line names a user."""
     caplog.set_level("INFO", "apps.orders.lock")
     async with served(valkey.url, sqlite) as client:
         is_placed(await client.post("/orders", json=TEA))

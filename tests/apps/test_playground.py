@@ -27,7 +27,7 @@ pytestmark = pytest.mark.only_on("linux", "darwin")
 
 @pytest.fixture
 def visitor(playground: Playground) -> Iterator[httpx.Client]:
-    """Somebody new, with a key of their own."""
+    """A new visitor, with their own key."""
     with playground.visitor() as client:
         yield client
 
@@ -71,7 +71,7 @@ def test_the_second_is_told_when_to_come_back(visitor: httpx.Client) -> None:
 
 
 def test_after_the_release_it_is_free(visitor: httpx.Client) -> None:
-    """Ann lets go, and Ben has it; a second release finds nothing to end."""
+    """Ann releases, and Ben has it; a second release finds nothing to end."""
     hold(visitor, "ann", ttl=10)
     assert hold(visitor, "ben", ttl=2).status_code == 409
     released = visitor.delete("/hold/ann")
@@ -81,7 +81,7 @@ def test_after_the_release_it_is_free(visitor: httpx.Client) -> None:
 
 
 def test_after_its_ttl_it_is_free(visitor: httpx.Client) -> None:
-    """Nobody lets go: the lease ends by itself, at the time that Retry-After has promised."""
+    """Without a release, the lease ends by itself, at the time that Retry-After has promised."""
     hold(visitor, "ann", ttl=2)
     refused = hold(visitor, "ben", ttl=2)
     time.sleep(int(refused.headers["Retry-After"]))
@@ -89,7 +89,7 @@ def test_after_its_ttl_it_is_free(visitor: httpx.Client) -> None:
 
 
 def test_who_waits_is_woken(playground: Playground, visitor: httpx.Client) -> None:
-    """Ben waits; Ann lets go, and he has it: her lease has not run out."""
+    """Ben waits; Ann releases, and he has it: her lease has not expired."""
     hold(visitor, "ann", ttl=10)
     with ben_waiting(playground, visitor) as ben:
         assert visitor.delete("/hold/ann").status_code == 200
@@ -147,7 +147,7 @@ def ben_waiting(playground: Playground, visitor: httpx.Client) -> Iterator[subpr
 
 
 def test_visitors_do_not_meet(playground: Playground, visitor: httpx.Client) -> None:
-    """Each has a key of their own."""
+    """Each has their own key."""
     hold(visitor, "ann", ttl=5)
     with playground.visitor() as other:
         assert hold(other, "ben", ttl=5).status_code == 200
@@ -173,7 +173,7 @@ def test_bad_input_is_answered_in_one_sentence(visitor: httpx.Client, body: byte
 
 
 def test_who_has_not_opened_the_page(playground: Playground, visitor: httpx.Client) -> None:
-    """Unknown people, too many words, and whoever has not opened the page."""
+    """Unknown people, too many words, and visitors who have not opened the page."""
     assert hold(visitor, "eve").status_code == 404
     assert visitor.post("/hold/ann", content=b"x" * 5000).status_code == 413
     for path in ("/hold/ann", "/faults/stop"):
@@ -185,7 +185,7 @@ def test_who_has_not_opened_the_page(playground: Playground, visitor: httpx.Clie
 
 
 def test_the_stream_tells_what_happens(visitor: httpx.Client) -> None:
-    """Events as they happen, by name and never by key; and how it stands on the server."""
+    """Events as they happen, by name and never by key; and the state on the server."""
     with watching(visitor) as seen:
         hold(visitor, "ann", ttl=2)
         hold(visitor, "ben", ttl=2)
@@ -277,7 +277,7 @@ def test_help_starts_nothing(argument: str, code: int) -> None:
 
 
 def test_a_person_sees_it(page: Any) -> None:
-    """Ann holds; Ben sees a countdown and is invited when she lets go; then he has it."""
+    """Ann holds; Ben sees a countdown and is invited when she releases; then he has it."""
     from playwright.sync_api import expect
 
     ann, ben = page.locator(".person.ann"), page.locator(".person.ben")
@@ -301,7 +301,7 @@ def test_a_person_sees_it(page: Any) -> None:
 
 
 def test_by_keyboard_alone(page: Any) -> None:
-    """Ann holds, Ben waits, Ann lets go: he has it within milliseconds, and the focus is kept."""
+    """Ann holds, Ben waits, Ann releases: he has it within milliseconds, and the focus is kept."""
     from playwright.sync_api import expect
 
     ann, ben = page.locator(".person.ann"), page.locator(".person.ben")

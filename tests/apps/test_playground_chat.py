@@ -35,7 +35,7 @@ def playground() -> Iterator[Playground]:
 
 @contextmanager
 def at_the_phone(playground: Playground) -> Iterator[tuple[httpx.Client, Iterator[str]]]:
-    """Somebody whose page is open, and what its stream says, line by line."""
+    """A visitor whose page is open, and what its stream says, line by line."""
     with playground.visitor() as client:
         client.timeout = httpx.Timeout(TIMEOUT)
         assert client.get("/chat/").status_code == 200
@@ -73,7 +73,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def page(browser: Any, playground: Playground) -> Iterator[Any]:
-    """The phone, reached by the navigation, on a narrow screen; it asks nobody else."""
+    """The phone, reached by the navigation, on a narrow screen; it calls no other host."""
     context = browser.new_context(viewport={"width": 360, "height": 740}, locale="zh-TW")
     context.set_default_timeout(TIMEOUT * 1000)
     page = context.new_page()
@@ -242,7 +242,7 @@ def test_a_deep_link_leaves_the_head_in_sight(
 
 
 def test_a_killed_bot_comes_back(playground: Playground) -> None:
-    """While it is dead nobody starts another one by accident; then it answers as before."""
+    """While it is dead no other one is started by accident; then it answers as before."""
     with at_the_phone(playground) as (client, lines):
         next_of(lines, "state")
         killed = client.post("/chat/kill")
@@ -278,7 +278,7 @@ def test_a_bot_that_died_is_started_again(playground: Playground) -> None:
      b'{"delay": NaN}', b"[" * 900],
 )  # fmt: skip
 def test_what_the_lever_refuses(playground: Playground, body: bytes) -> None:
-    """400, and what would be right; nobody who has not opened a page may touch it."""
+    """400, and what would be right; a visitor who has not opened a page may not use it."""
     with playground.visitor() as visitor:
         visitor.get("/chat/")
         answer = visitor.post("/chat/bot", content=body)
@@ -320,7 +320,7 @@ def test_it_leaves_nothing_behind() -> None:
 
 
 def test_it_ends_while_the_bot_is_being_started() -> None:
-    """Told to end in the middle of it: nobody waits for a bot that nobody needs."""
+    """Told to end meanwhile: it does not wait for a bot that is no longer needed."""
     with running() as playground, at_the_phone(playground) as (_, lines):
         next_of(lines, "opening")
         pids = eventually(lambda: children(playground))

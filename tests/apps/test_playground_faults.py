@@ -29,7 +29,7 @@ pytestmark = pytest.mark.only_on("linux", "darwin")
 
 @pytest.fixture
 def visitor(playground: Playground) -> Iterator[httpx.Client]:
-    """Somebody new; what they broke is undone when they leave."""
+    """A new visitor; their faults are undone when they leave."""
     with playground.visitor() as client:
         client.timeout = httpx.Timeout(TIMEOUT)
         yield client
@@ -55,7 +55,8 @@ def state(visitor: httpx.Client) -> dict[str, Any]:
 def test_a_fault_is_shown_to_everybody_and_can_be_undone(
     playground: Playground, visitor: httpx.Client
 ) -> None:
-    """What is wrong, for how long, and whose it is; a second one is refused; anybody undoes it."""
+    """What is wrong, for how long, and whose it is; a second one is refused; any visitor can undo
+    it."""
     made = visitor.post("/faults/switch")
     assert made.status_code == 202 and 0 < made.json()["left"] <= 15
     with playground.visitor() as other:
@@ -81,7 +82,7 @@ def guarded(visitor: httpx.Client) -> bool:
 def test_who_closes_the_page_leaves_nothing_broken(
     playground: Playground, visitor: httpx.Client
 ) -> None:
-    """A moment after the last page of whoever made a fault is closed, it is undone."""
+    """A fault is undone a moment after the visitor who caused it has closed the last page."""
     with playground.visitor() as maker:
         with faults_page(maker) as page, faults_page(visitor) as seen:
             next(page)
@@ -94,7 +95,7 @@ def test_who_closes_the_page_leaves_nothing_broken(
 
 def test_a_slow_server_still_guards(visitor: httpx.Client) -> None:
     """It answers ten times a second: later than usual, and within the budget."""
-    assert guarded(visitor)  # Ann's process is there
+    assert guarded(visitor)  # Ann's process runs
     assert visitor.post("/faults/slow").status_code == 202
 
     def slow_and_guarded() -> bool:
@@ -122,7 +123,7 @@ def test_a_lease_outlives_a_switch_of_masters(visitor: httpx.Client) -> None:
 
 
 def test_a_killed_holder_keeps_the_key_until_its_time_is_over(visitor: httpx.Client) -> None:
-    """Nobody can release it; Ben, who waits, has it when the lease ends. Then Ann is back."""
+    """It cannot be released; Ben, who waits, gets it when the lease ends. Then Ann is back."""
     assert visitor.post("/hold/kill").status_code == 409
     hold(visitor, "ann", ttl=2)
     asked = time.monotonic()

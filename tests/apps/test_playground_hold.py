@@ -26,7 +26,7 @@ VISITOR = "0123abcd"
 
 @asynccontextmanager
 async def visitor() -> AsyncIterator[httpx.AsyncClient]:
-    """Somebody who has opened the page."""
+    """A visitor who has opened the page."""
     async with Engine() as engine, HoldPanel(engine, Faults(engine)) as panel:
         app = httpx.ASGITransport(Starlette(routes=[Mount("/hold", routes=panel.routes)]))
         address, cookies = "http://playground", {COOKIE: VISITOR}
@@ -35,7 +35,7 @@ async def visitor() -> AsyncIterator[httpx.AsyncClient]:
 
 
 def test_who_asks_when_the_last_lease_ends_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ann lets go while Ben's process is asked whether it is there: the key is forgotten then."""
+    """Ann releases while Ben's process is being checked: the key is forgotten then."""
     ready = Person.ready
 
     async def ask() -> httpx.Response:
@@ -55,7 +55,7 @@ def test_who_asks_when_the_last_lease_ends_is_answered(monkeypatch: pytest.Monke
 def test_a_page_that_opens_when_the_last_lease_ends_sees_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Ann lets go before the first line of the stream is read; what Ben does then is shown."""
+    """Ann releases before the first line of the stream is read; what Ben does then is shown."""
     streams: list[AsyncGenerator[str, None]] = []
 
     def kept(lines: AsyncGenerator[str, None]) -> Response:

@@ -141,7 +141,7 @@ def test_the_restaurant_leaves_nothing_behind(number: signal.Signals) -> None:
 
 
 def test_it_ends_while_the_restaurant_opens() -> None:
-    """Told to end in the middle of it: nobody waits for services that nobody needs."""
+    """Told to end meanwhile: it does not wait for services that are no longer needed."""
     with running() as playground, playground.visitor() as visitor:
         with pytest.raises(httpx.ReadTimeout):
             visitor.get("/menu/branches", timeout=0.15)

@@ -1,4 +1,4 @@
-"""What a panel opens when it is first needed: once for everybody who comes meanwhile."""
+"""What a panel opens when it is first needed: once for all requests that arrive meanwhile."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from apps.playground.opening import Opening
 
 
 async def test_a_second_try_is_for_all_who_come_after_it() -> None:
-    """Two wait for what fails. The first tries again at once, the second hears of the failure
-    after that: whoever comes then joins the second try, and does not begin a third."""
+    """Two requests wait for a start that fails.
+
+    The first tries again at once, the second sees the failure after that: later requests join the
+    second try and do not begin a third.
+    """
     tries, goes_on = 0, asyncio.Event()
 
     async def work() -> int:

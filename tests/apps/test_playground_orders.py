@@ -135,7 +135,7 @@ def test_a_crash_and_a_server_that_forgets_leave_one_order(visitor: httpx.Client
 
 
 def test_customers_do_not_meet(playground: Playground, visitor: httpx.Client) -> None:
-    """The same slip of somebody else is another order, and everybody sees their own."""
+    """The same order of another customer is a different one, and customers see only their own."""
     mine = order(visitor, "double")
     with playground.visitor() as other:
         other.timeout = httpx.Timeout(TIMEOUT)
@@ -195,7 +195,7 @@ def test_a_killed_page_leaves_nothing_behind() -> None:
 
 
 async def test_small_answers_leave_at_once() -> None:
-    """Whoever listens as the page and its services do does not hold back what is short."""
+    """The sockets of the page and of its services have TCP_NODELAY set."""
     held_back: asyncio.Future[int]
 
     def welcome(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.only_on("linux", "darwin")
 
 @pytest.fixture
 def too_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process ends in the very moment in which nobody waits for it any more."""
+    """A process ends in the moment in which the wait for it is given up."""
 
     async def ends_first(work: Awaitable[Any], within: float) -> Any:
         await work

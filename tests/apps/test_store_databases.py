@@ -51,7 +51,7 @@ async def test_an_abandoned_call_leaves_nothing_behind(url: str) -> None:
 
 
 def _start_at_once(url: str) -> int:
-    """In a process of its own: says that it is ready, waits for the word, prepares the database."""
+    """In its own process: report that it is ready, wait for the signal, prepare the database."""
     from apps.menu.database import MenuDatabase
     from apps.menu.seed import sample_chain
 
@@ -186,7 +186,7 @@ async def test_a_database_that_hangs_is_a_503(postgres: Postgres) -> None:
 
 
 async def test_a_database_may_be_restarted(postgres: Postgres) -> None:
-    """Nobody who asks afterwards meets one of the connections that it has dropped."""
+    """Later callers do not get one of the connections that it has dropped."""
     async with served(postgres.new_database()) as client:
         menus = await at_once(*(active(client, "tpe-main") for _ in range(5)))
         postgres.stop()

@@ -202,7 +202,7 @@ async def test_the_answer_has_the_fields_of_the_seed(url: str) -> None:
 
 @pytest.mark.parametrize("branch_id", ["nowhere", "不存在的店", "' OR 1=1 --", "TPE-MAIN"])
 async def test_an_unknown_branch_is_an_answer(url: str, branch_id: str) -> None:
-    """HTTP 200 with a code of its own and no data: the seed's caller looks at the code."""
+    """HTTP 200 with its own code and no data: the seed's caller looks at the code."""
     async with served(url) as client:
         body = await resolve(client, branch_id)
         assert (body["responseCode"], body["data"]) == ("40401", None)

@@ -179,7 +179,7 @@ def test_a_failed_load_frees_the_lock_or_keeps_others_from_trying(
 
 @pytest.mark.parametrize("value", [LEASE, b"dibs1 done ", VERSION[:-1] + b"g", VERSION + b"0"])
 def test_a_tag_is_no_lease_no_claim_and_no_value(server: Server, value: bytes) -> None:
-    """What is there stays as it is."""
+    """An existing key stays as it is."""
     script = Script(server, "cache_tag")
     script.client.set("tag", value, px=MINUTE)
     assert script(["tag"], VERSION, 2 * MINUTE) == 0
@@ -270,14 +270,14 @@ def test_a_fresh_value_is_read(cache_lock: Script, value: bytes) -> None:
 
 
 def test_a_value_without_an_end_is_not_put_behind_the_mark(cache_lock: Script) -> None:
-    """It is there after any load."""
+    """It stays after any load."""
     cache_lock.client.set("key", VALUE)
     assert lock(cache_lock, when=b"1")[:3:2] == [VALUE, 1]
     assert cache_lock.client.get("key") == VALUE
 
 
 def test_a_value_behind_a_mark_lives_for_its_own_time(cache_lock: Script) -> None:
-    """Then there is none: the mark alone says that somebody loads."""
+    """Then there is no value: the mark alone says that a load is running."""
     cache_lock.client.set("key", b"%s %d\n%s" % (MARK, MARK_LIFE, VALUE), px=MARK_LIFE + MINUTE)
     found, left, is_ours = lock(cache_lock, token=OTHER)
     assert (found, is_ours) == (VALUE, 0) and 0 < left <= MINUTE
@@ -368,7 +368,7 @@ def lives(script: Script, key: str = "key") -> bool:
 
 
 def test_a_free_key_is_taken_once(server: Server) -> None:
-    """Who has it is said, and keeps it for as long as before."""
+    """The reply names the holder, which keeps it for as long as before."""
     script = Script(server, "hold_acquire")
     assert script(["key"], LEASE, MINUTE) is None
     assert script.client.get("key") == LEASE and lives(script)
@@ -427,7 +427,7 @@ def test_an_extension_of_a_permit_lengthens_and_only_a_release_shortens(server: 
 
 
 def test_permits_are_taken_up_to_the_limit(server: Server) -> None:
-    """Who asks for one more hears who is the first to expire; the key lives as long as they do."""
+    """One more is refused, with the permit that expires first; the key lives as long as they do."""
     script = Script(server, "hold_permit")
     now = script.now_us() // 1000
     assert script(["key"], LEASE, MINUTE, 2) is None and lives(script)
@@ -479,7 +479,7 @@ def test_the_first_permit_to_expire_is_shown(server: Server) -> None:
 
 
 def test_a_lease_is_continued_by_one(server: Server) -> None:
-    """By its secret; a repeated request gets the same answer, the next one what is there now."""
+    """By its secret; a repeated request gets the same answer, the next one the current state."""
     script = Script(server, "hold_resume")
     assert script(["key"], "aa-1", "bb-1", "host:2", MINUTE, 0) == [None, 0, -2]
     script.client.set("key", b"aa-1 print 5@host:1\nrest", px=5 * MINUTE)
@@ -577,7 +577,7 @@ def test_a_schedule_without_records_has_the_last_fire(server: Server) -> None:
 
 
 def test_calls_are_counted_up_to_the_burst(server: Server) -> None:
-    """Each once; then it is said after how long the next one would be counted."""
+    """Each once; then the reply says after how long the next one would be counted."""
     script = Script(server, "throttle")
     second = 1_000_000
 

@@ -1,4 +1,4 @@
-"""Runs the program `dibs`: in this process, as a child with pipes, or in a terminal of its own."""
+"""Runs the program `dibs`: in this process, as a child with pipes, or in its own terminal."""
 
 import contextlib
 import io
@@ -78,7 +78,7 @@ def run_child(url: str, *words: str, env: Mapping[str, str] | None = None) -> Do
 
 
 class Terminal:
-    """The program in a terminal of its own."""
+    """The program in its own terminal."""
 
     def __init__(self, url: str, *words: str, env: Mapping[str, str] | None = None) -> None:
         self._master, slave = pty.openpty()

@@ -1,4 +1,4 @@
-"""`dibs invalidate`: a cached value is loaded anew; nothing else is touched."""
+"""`dibs invalidate`: a cached value is loaded again; nothing else is touched."""
 
 from tests.cli.conftest import Shop
 from tests.cli.program import run
@@ -27,7 +27,8 @@ def test_all_values_with_a_tag_are_outdated(shop: Shop) -> None:
 
 
 def test_of_several_keys_none_is_deleted_if_one_of_them_is_no_value(shop: Shop) -> None:
-    """Else nobody would know which were: the command ends with a sentence about that one."""
+    """Otherwise it would be unclear which were deleted: the command ends with a message about that
+    one."""
     done = run(shop.url, "invalidate", "menu:b1", "job:nightly", "--tag", "branch:7", env=ENV)
     assert done.code == 2 and "job:nightly" in done.err and load(shop) == "soup"
 

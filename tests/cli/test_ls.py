@@ -53,7 +53,7 @@ def test_a_limit_that_is_no_number_is_refused_in_words(valkey: Server) -> None:
 
 
 def test_a_pipe_gets_no_colours_and_no_remarks(shop: Shop) -> None:
-    """The table is the same; what is said beside it goes to stderr."""
+    """The table is the same; remarks go to stderr."""
     done = run(shop.url, "ls")
     assert "\x1b" not in done.out + done.err and "keys:" not in done.out
 
@@ -75,7 +75,7 @@ def test_it_filters_and_sorts(shop: Shop, words: list[str], keys: list[str]) -> 
 
 
 def test_it_names_the_namespace_that_has_what_was_not_found(shop: Shop) -> None:
-    """Forgotten, or without its colon: nobody takes a key for free that is held."""
+    """Forgotten, or without its colon: a held key is not taken for a free one."""
     for namespace in ("", "shop", "other:"):
         done = run(shop.url, "ls", "job:*", "--namespace", namespace)
         assert "There are such keys with --namespace shop:." in done.err, namespace
@@ -125,7 +125,7 @@ def test_it_says_where_it_stopped(shop: Shop) -> None:
 
 
 def test_keys_of_other_programs_are_only_counted_without_a_namespace(shop: Shop) -> None:
-    """With one, a foreign value is listed: it is in somebody's way."""
+    """With one, a foreign value is listed: it blocks the key."""
     assert "foreign" not in run(shop.url, "ls").out
     shop.server.client().set("shop:legacy", "1")
     done = run(shop.url, "ls", "--namespace", "shop:")

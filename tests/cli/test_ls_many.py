@@ -21,7 +21,7 @@ WORDS = ("ls", "--all", "--limit", "0", "--show-keys")
 
 @pytest.fixture(scope="module")
 def full() -> Iterator[Server]:
-    """A server with more keys than are sorted if nothing is said."""
+    """A server with more keys than are sorted by default."""
     with Server.start("valkey") as server:
         server.client().mset({f"job:{number:04}": "1" for number in range(MANY)})
         yield server

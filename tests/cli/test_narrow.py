@@ -28,7 +28,7 @@ def test_a_pipe_without_the_characters_gets_others(shop: Shop) -> None:
 
 
 def test_every_row_and_every_remark_of_a_watch_fits_on_a_narrow_screen(shop: Shop) -> None:
-    """What does not fit is counted, and what is said below the table is not cut off."""
+    """What does not fit is counted, and the remarks below the table are not cut off."""
     for number in range(30):
         shop.dibs.try_hold(f"door:{number}", ttl=600)
     shown = Terminal(shop.url, *WATCH, env=NARROW)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dibs._interface import KEY_KINDS, KeyInfo, Permit
-from dibs.cli.changes import SIGNS
+from dibs.cli.offline import Completions
 from dibs.cli.program import (
     CLOSED_PIPE,
     COMMANDS,
@@ -19,15 +19,15 @@ from dibs.cli.program import (
     OK,
     UNAVAILABLE,
     USAGE,
-    Completions,
     make_parser,
 )
+from dibs.cli.watching import SIGNS
 from dibs.testing import Server
 from tests.cli.program import COMMAND, environment, run, run_child
 
 
 def test_exit_codes_tell_usage_from_an_outage(valkey: Server) -> None:
-    """2: no server was named, or it refused; 3: nobody answers. One line, no traceback."""
+    """2: no server was named, or it refused; 3: no server answers. One line, no traceback."""
     missing = run_child("", "ls")
     assert missing.code == 2 and "DIBS_URL" in missing.err
     out = run("redis://127.0.0.1:1", "ls", "--budget", "1")
@@ -51,7 +51,7 @@ def test_a_wrong_argument_of_a_command_shows_the_usage_of_that_command() -> None
 
 
 def test_streams_that_are_closed_or_full_end_it_without_a_traceback(valkey: Server) -> None:
-    """`>&-` loses what is written; a full disk is said, and is an error."""
+    """`>&-` loses the output; a full disk is reported as an error."""
     command = " ".join([*COMMAND, "completion", "bash"])
     for redirection, code in ((">&-", 0), (">&- 2>&- <&-", 0), (">/dev/full", 2)):
         done = subprocess.run(
@@ -140,7 +140,7 @@ def test_other_shells_get_a_script_with_every_command(shell: str) -> None:
 
 
 def test_the_page_has_every_option_code_and_field() -> None:
-    """Of our own commands; `doctor` and `console` have pages of their own."""
+    """Of our own commands; `doctor` and `console` have their own pages."""
     page = (Path(__file__).parents[2] / "docs/command-line.md").read_text("utf-8")
     words = Completions(make_parser("*"))
     ours = [each.name for each in COMMANDS if each.module.startswith("dibs.cli.")]

@@ -203,7 +203,7 @@ def test_a_terminal_is_that_of_the_command(valkey: Server) -> None:
 
 @pytest.mark.parametrize("is_at_once", [True, False], ids=["in time", "too late"])
 def test_stopped_and_continued(start: Start, valkey: Server, is_at_once: bool) -> None:
-    """In time, it goes on. After the lease has run out another may have the key: it is ended."""
+    """In time, it continues. After the lease has expired another may have the key: it is ended."""
     process = start("--ttl", "60" if is_at_once else "1", *SLEEPING)
     pid = int(line_of(process))
     process.send_signal(signal.SIGSTOP)
@@ -248,7 +248,7 @@ def test_signals_are_ignored_by_the_command_as_by_its_caller(valkey: Server) -> 
 
 @pytest.mark.usefixtures("real_interpreters")  # a fork does not inherit what the test ignores
 def test_a_signal_that_is_ignored_is_not_passed_on(start: Start, valkey: Server) -> None:
-    """`nohup dibs run …` goes on when its terminal is closed, and so does the command."""
+    """`nohup dibs run …` continues when its terminal is closed, and so does the command."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         process = start("--", "sh", "-c", "echo begun; read line; echo over", stdin=subprocess.PIPE)
@@ -272,7 +272,7 @@ def test_after_a_kill_another_runs_when_the_lease_has_ended(start: Start, valkey
 
 
 def test_the_command_dies_with_dibs_run(start: Start, valkey: Server) -> None:
-    """Killed -9: nobody renews the lease, so nothing may go on under it."""
+    """Killed -9: the lease is no longer renewed, so nothing may continue under it."""
     process = start(*SLEEPING)
     pid = int(line_of(process))
     assert is_running(pid)

@@ -4,8 +4,8 @@ import pytest
 
 from dibs._interface import MOST_SHOWN, KeyInfo, Permit, printable
 from dibs._wording import as_object, duration, facts, meaning, risk, row, size, who
-from dibs.cli.changes import changes
 from dibs.cli.terminal import plain
+from dibs.cli.watching import changes
 
 LEASE = KeyInfo("job:1", "lease", "held", 30.0, "web-1:7", token_hint="012345-1")
 
@@ -47,7 +47,7 @@ def test_columns_are_aligned_and_empty_ones_left_out() -> None:
 
 
 def test_marks_above_a_letter_take_no_column() -> None:
-    """Accents may be characters of their own."""
+    """Accents may be separate characters."""
     lines = plain(("KEY", "LEFT"), [["cafe\u0301", "5 s"], ["menu", "5 s"]])
     assert lines == ["KEY   LEFT", "cafe\u0301   5 s", "menu   5 s"]
 

@@ -16,7 +16,7 @@ WORDS = ("watch", "--interval", "0.2", "--namespace", "shop:")
 
 
 def test_a_pipe_gets_a_json_line_for_each_change(shop: Shop) -> None:
-    """What is there, what is new, who took over, what is gone."""
+    """Existing keys, new keys, a new holder, removed keys."""
     command = [*COMMAND, *WORDS, "--json", "--show-keys", "job:*"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -41,7 +41,7 @@ def test_a_pipe_gets_a_json_line_for_each_change(shop: Shop) -> None:
 
 
 def test_a_reader_that_closes_the_pipe_ends_the_watch(shop: Shop) -> None:
-    """`dibs watch | head -1`: also if nothing changes any more, and so nothing is written."""
+    """`dibs watch | head -1`: also if nothing changes after that, and so nothing is written."""
     command = [*COMMAND, *WORDS, "job:*"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

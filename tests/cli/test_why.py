@@ -41,7 +41,7 @@ def test_it_says_what_a_person_needs_to_know(shop: Shop) -> None:
 
 
 def test_a_holder_that_has_ended_is_named(shop: Shop) -> None:
-    """Its process is not there any longer: the key expires, or can be freed now."""
+    """Its process has ended: the key expires, or can be freed now."""
     code = (
         "import sys; from dibs import Dibs; dibs = Dibs(sys.argv[1], namespace='shop:');"
         "print(dibs.try_hold('job:dead', ttl=600) is not None)"
@@ -94,7 +94,7 @@ def held_by_a_child(url: str) -> None:
 
 @pytest.mark.only_on("linux")
 def test_a_holder_that_is_stopped_is_named(shop: Shop, spawn: Callable[..., Child]) -> None:
-    """It is there, but does not renew; nothing says that it is running."""
+    """It exists, but does not renew; nothing says that it is running."""
     child = spawn(held_by_a_child, shop.url)
     child.line()
     child.freeze()
@@ -146,7 +146,7 @@ def test_a_name_from_a_log_is_no_key(shop: Shop, name: str) -> None:
 
 
 def test_a_lease_without_a_fence_says_that_its_beginning_is_not_known(shop: Shop) -> None:
-    """The line is there, so that nobody looks for it."""
+    """The line is printed anyway, so that readers do not look for it."""
     with Dibs(shop.url, namespace="shop:", budget=5) as dibs, dibs.hold("job:plain", ttl=60):
         said = run(shop.url, "why", "job:plain", "--namespace", "shop:").out
     assert "is not recorded, without fence=True" in said
@@ -183,7 +183,7 @@ def test_a_schedule_is_found_by_its_key(shop: Shop) -> None:
 
 
 def test_peek_names_the_namespace_that_has_the_key(shop: Shop) -> None:
-    """It never says that nobody holds a key which is there under another namespace."""
+    """It never says that a key is free which is held under another namespace."""
     done = run(shop.url, "peek", "job:nightly")
     assert done.code == 1 and "not held" not in done.out
     assert "nothing in namespace ''" in done.out and "--namespace shop:" in done.out
@@ -217,7 +217,7 @@ def test_it_says_who_waits_and_since_when(shop: Shop) -> None:
 
 
 def test_what_a_schedule_has_run_is_shown(shop: Shop) -> None:
-    """By `why`, whatever is in its namespace; the last one by `ls`."""
+    """By `why`, in any namespace; the last one by `ls`."""
     client, last = shop.server.client(), "1700000060000 web-1:7 failed:ValueError 1700000063000 250"
     client.set("shop:scheduled-last:nightly", last)
     first = "1700000000000 web-2:9 finished 1700000000000 4200"

@@ -70,7 +70,7 @@ async def request(
 
 @asynccontextmanager
 async def stream(app: Any, address: str = "/api/events") -> AsyncIterator[Answer]:
-    """A response that goes on until the block ends: then the client disconnects."""
+    """A response that continues until the block ends: then the client disconnects."""
     answer, gone = Answer(), asyncio.Event()
 
     async def receive() -> Any:

@@ -1,6 +1,6 @@
-"""An application with two consoles, and something to see in them: `python -m … SERVER_URL PORT`.
+"""An application with two consoles and some keys to show: `python -m … SERVER_URL PORT`.
 
-/dibs may be read by everybody; at /ops keys are whole, and may be released.
+/dibs may be read by all users; at /ops keys are shown in full, and may be released.
 """
 
 from __future__ import annotations

@@ -26,7 +26,10 @@ TOKEN = "0123456789abcdef" * 2
 
 @pytest.fixture(autouse=True)
 def in_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every state is made anew: tests ask faster than a page does. A stream lasts as in uvicorn."""
+    """Every state is computed again: tests ask faster than a page does.
+
+    A stream lasts as in uvicorn.
+    """
     monkeypatch.setattr("dibs.console.survey.SAME_FOR", 0.0)
     monkeypatch.setattr("dibs.console.asgi.BRIEF", STREAM_FOR)
 
@@ -215,7 +218,7 @@ async def test_a_lease_is_released_if_it_is_the_one_that_was_shown(valkey: Serve
 
 
 async def test_a_successor_is_never_released(valkey: Server) -> None:
-    """What was shown has ended; whoever has the key now keeps it."""
+    """The lease that was shown has ended; its successor keeps the key."""
     async with shown(valkey, allow_release="host") as (dibs, app):
         async with dibs.hold("order:1", ttl=30):
             [row] = await rows(app)
@@ -227,7 +230,7 @@ async def test_a_successor_is_never_released(valkey: Server) -> None:
 
 
 async def test_one_permit_is_released_and_the_others_stay(valkey: Server) -> None:
-    """Each has a row of its own in the list of its key."""
+    """Each has its own row in the list of its key."""
     async with shown(valkey, allow_release="host") as (dibs, app):
         first = await dibs.try_hold("gpu", ttl=30, limit=2)
         second = await dibs.try_hold("gpu", ttl=30, limit=2)
@@ -239,7 +242,7 @@ async def test_one_permit_is_released_and_the_others_stay(valkey: Server) -> Non
 
 
 async def test_who_may_read_may_not_release(valkey: Server) -> None:
-    """It is a right of its own; and a request from elsewhere has none, whoever sends it."""
+    """It is a separate right; and a request from another origin has none, for every user."""
     async with shown(
         valkey, allow_release=lambda scope: (b"x-role", b"op") in scope["headers"]
     ) as (
@@ -280,7 +283,7 @@ async def test_a_long_body_is_refused(valkey: Server) -> None:
 
 
 async def test_a_stream_sends_states_and_the_disconnect_is_noticed(valkey: Server) -> None:
-    """A viewer that leaves is not counted any more."""
+    """A viewer that leaves is no longer counted."""
     async with shown(valkey) as (dibs, app):
         async with stream(app) as viewer:
             assert (await viewer.state())["server"]["sweep"]["counts"]["leases"] == 0
@@ -391,7 +394,7 @@ async def test_a_viewer_that_reads_nothing_loses_its_place(
 
 
 async def test_nothing_is_read_any_more_when_the_shutdown_is_complete(valkey: Server) -> None:
-    """The application that hears so may close the client at once."""
+    """The application may close the client as soon as the shutdown is complete."""
     messages = ["lifespan.startup", "lifespan.shutdown"]
     said: list[tuple[str, bool]] = []
 
@@ -510,7 +513,7 @@ async def _status(app: Any, **facts: Any) -> int:
 
 
 async def test_head_has_no_body_and_a_websocket_is_closed(valkey: Server) -> None:
-    """Whatever a proxy or a monitor sends, there is an answer."""
+    """For any request of a proxy or a monitor there is an answer."""
     async with shown(valkey) as (_, app):
         head = await request(app, "/", "HEAD")
         assert (

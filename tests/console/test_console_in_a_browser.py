@@ -58,7 +58,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def visit(browser: Any, address: str) -> Iterator[Any]:
-    """Opens a page; afterwards there must have been no error, and no request to anybody else."""
+    """Open a page; afterwards there must have been no error and no request to another host."""
     contexts: list[Any] = []
     mistakes: list[str] = []
 

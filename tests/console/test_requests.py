@@ -100,8 +100,8 @@ def test_every_response_carries_the_protections(path: str) -> None:
 def test_the_cookie_is_for_the_console_alone_and_not_for_scripts() -> None:
     """A browser without one gets one with the page: strict, and secure over HTTPS.
 
-    It names no path, so it is for that of the page, also behind a proxy that cuts off a prefix of
-    which nobody has told the application: with a path, it would never be sent back.
+    It names no path, so it is for that of the page, also behind a proxy that cuts off a prefix
+    unknown to the application: with a path, it would never be sent back.
     """
     cookie = dict(reply().headers)["Set-Cookie"]
     assert cookie == f"{COOKIE}={TOKEN}; HttpOnly; SameSite=Strict"

@@ -10,7 +10,7 @@ from dibs.console.http import Rules, asked, checked_rules, decided
 
 @pytest.mark.parametrize("rule", [None, True, False, "everybody", 1, {}])
 def test_a_rule_is_a_function_or_names_the_host(rule: Any) -> None:
-    """`allow=True` is not a decision that anybody would find again."""
+    """`allow=True` is not a decision that a reader would find again."""
     with pytest.raises(UsageError, match="allow must be a function"):
         checked_rules(rule, None, None)
 
@@ -32,7 +32,7 @@ def test_an_object_is_not_taken_for_a_yes(answer: object) -> None:
 
 
 def test_a_coroutine_is_not_taken_for_a_yes() -> None:
-    """Where nobody awaits, an async rule is a mistake, and says so."""
+    """Where it is not awaited, an async rule is a mistake, and an error says so."""
 
     async def rule(request: object) -> bool:
         return False

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from dibs import Dibs
-from dibs.console.command import add_arguments, run
+from dibs.console.command import console, console_arguments
 from dibs.testing import Server
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
@@ -61,8 +61,8 @@ def started(*arguments: str) -> Iterator[tuple[str, str, subprocess.Popen[str]]]
 
 
 def test_the_address_lets_in_one_browser_and_nobody_else(valkey: Server) -> None:
-    """A one-time token: the first browser gets a cookie, the second one is refused, and so is
-    everybody without."""
+    """A one-time token: the first browser gets a cookie; the second one, and every browser without
+    a token, is refused."""
     with Dibs(valkey.url) as dibs, dibs.hold("order:secret-42", ttl=60) as lease:
         with started("--url", valkey.url) as (address, base, _):
             assert get(base)[0] == 403 and get(f"{base}/api/state")[0] == 403
@@ -86,7 +86,7 @@ def test_the_address_lets_in_one_browser_and_nobody_else(valkey: Server) -> None
 
 
 def test_a_signal_ends_it(valkey: Server) -> None:
-    """Ctrl-C or SIGTERM: exit code 0, and nothing more is said."""
+    """Ctrl-C or SIGTERM: exit code 0, and no further output."""
     with started("--url", valkey.url) as (_, _, process):
         process.send_signal(signal.SIGTERM)
         said, complaints = process.communicate()
@@ -99,15 +99,15 @@ def test_a_number_that_is_no_port_is_refused_in_words(
 ) -> None:
     """Exit code 2, no traceback."""
     parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    assert run(parser.parse_args(["--url", "redis://127.0.0.1:1", f"--port={port}"])) == 2
+    console_arguments(parser)
+    assert console(parser.parse_args(["--url", "redis://127.0.0.1:1", f"--port={port}"])) == 2
     assert "0 to 65535" in capsys.readouterr().err
 
 
 def test_there_is_no_way_to_listen_elsewhere_than_on_this_machine() -> None:
     """Who may see it there would have to be decided first: by the application that mounts it."""
     parser = argparse.ArgumentParser()
-    add_arguments(parser)
+    console_arguments(parser)
     with pytest.raises(SystemExit):
         parser.parse_args(["--host", "0.0.0.0"])
 

@@ -41,7 +41,7 @@ def test_grants_waits_and_holds_are_counted_by_template() -> None:
 
 
 def test_the_hit_rate_is_of_those_who_looked_for_a_value() -> None:
-    """Hits in memory, on the server, and stale ones, of all reads; None where nobody read."""
+    """Hits in memory, on the server, and stale ones, of all reads; None without reads."""
     facts = counted(
         *[made(kind) for kind in ("hit", "local_hit", "stale", "miss")], made("busy", "x")
     )

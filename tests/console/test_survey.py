@@ -232,7 +232,7 @@ def test_a_sweep_that_takes_long_is_followed_by_a_pause_as_long() -> None:
 
 
 def test_an_old_sweep_gives_way_to_the_beginning_of_a_new_one() -> None:
-    """Whoever comes back after an hour does not look at what was there an hour ago."""
+    """A viewer who comes back after an hour does not see what was listed an hour ago."""
     survey = swept(Page([lease(1), lease(2)], None), now=100.0)
     survey.failed("refused", 3000.0)
     assert shown(survey)["matching"] == 2

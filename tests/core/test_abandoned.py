@@ -54,7 +54,8 @@ def test_those_that_are_too_many_are_forgotten_the_oldest_first() -> None:
 
 
 def test_a_connection_by_unix_socket_is_ended_only_while_it_is_open() -> None:
-    """Its address is everybody's, and after a restart its id is another's."""
+    """All such connections have the same address, and after a restart its id belongs to another
+    one."""
     abandoned, path = Abandoned(), "[/run/redis.sock:0]:0"
     abandoned.add(named(1, path), 1.0)
     assert abandoned.due_on(named(2, path), 1.0) == []
@@ -64,7 +65,7 @@ def test_a_connection_by_unix_socket_is_ended_only_while_it_is_open() -> None:
 
 
 def test_connections_to_another_server_are_forgotten_after_a_while() -> None:
-    """What it executes late, it executes for nobody who could ask it."""
+    """What it executes late has no caller that could ask it."""
     abandoned = Abandoned()
     abandoned.add(named(1, "old:1"), 1.0)
     assert abandoned.due_on(named(2, "new:1"), 2.0) == []

@@ -66,7 +66,7 @@ TOKEN = token_maker(b"0123456789abcdef", b"web-1:42", 7)()
 
 
 def stored(payload: bytes = b'{"soup": 3}', *, took: float = 0.5) -> bytes:
-    """A value as it stands in the store."""
+    """A value as it is stored."""
     codec = JsonCodec(None)
     return frame(codec.name, codec.fingerprint, 1_700_000_000.0, took, payload)
 
@@ -85,7 +85,7 @@ def test_a_value_is_fresh_until_only_its_stale_time_is_left(
 
 
 def test_without_its_life_a_value_is_fresh() -> None:
-    """Where nobody asks how long it lives, that it is there says enough."""
+    """If its remaining time was not read, an existing value counts as fresh."""
     found = read_reply(stored(), kept())
     assert (found.state, found.life) == ("fresh", 180)
 
@@ -106,7 +106,7 @@ def test_without_its_life_a_value_is_fresh() -> None:
     ],
 )
 def test_what_else_may_stand_under_a_key(data: bytes | None, state: str) -> None:
-    """Nothing, the mark of a load, a failure, a lease or a claim, or bytes that nobody can read."""
+    """Nothing, the mark of a load, a failure, a lease or a claim, or unreadable bytes."""
     found = read_reply([data, 30_000], kept())
     assert found.state == state
     assert found.value == ("out of soup" if state == "failed" else None)
@@ -130,7 +130,7 @@ def test_behind_the_mark_of_a_refresh_stands_the_value() -> None:
 
 @given(st.binary(), st.one_of(st.none(), st.integers(-2, 10**6)))
 def test_whatever_bytes_are_there_a_reading_is_made(data: bytes, life: int | None) -> None:
-    """Never an exception, and never a value that nobody stored."""
+    """Never an exception, and never a value that was not stored."""
     assert read_reply([data, life], kept()).state in ("missing", "poison", "held")
 
 

@@ -107,7 +107,7 @@ def test_a_plain_greeting_asks_nothing_that_a_proxy_might_not_know() -> None:
 
 
 def test_connections_that_are_cut_at_the_same_time_are_one_failure() -> None:
-    """Threads open several at once, and whatever cuts them cuts them all, at a script perhaps."""
+    """Threads open several at once, and one fault cuts them all, perhaps at a script."""
     negotiation = Negotiation()
 
     def cut(began: int) -> Dialect | None:
@@ -159,7 +159,7 @@ def test_a_crash_does_not_make_a_server_resp2_for_ever() -> None:
 
 @pytest.mark.parametrize("dialect", [RESP3, RESP2, PLAIN])
 def test_a_dialect_that_worked_a_while_ago_is_not_given_up(dialect: Dialect) -> None:
-    """Somebody ends its connections: that says nothing about HELLO, or about scripts."""
+    """An operator closes its connections: that says nothing about HELLO, or about scripts."""
     negotiation = Negotiation()
     negotiation.worked(dialect, 1.0)
     assert negotiation.first(2.0) == dialect

@@ -85,7 +85,7 @@ def test_every_failure_to_connect_has_a_code(error: BaseException, code: str) ->
 
 
 def test_a_name_that_does_not_resolve_is_dns() -> None:
-    """redis-py hides the resolver's error in one of its own."""
+    """redis-py hides the resolver's error in its own."""
     inner = socket.gaierror(-2, "Name or service not known")
     error = redis.exceptions.ConnectionError("Error -2 connecting to x:1. Name or …")
     assert cause_of(raised_from(inner, error)).code == "dns"

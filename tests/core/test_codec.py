@@ -27,7 +27,7 @@ json_values = st.recursive(
 
 @given(json_values)
 def test_json_comes_back(value: Any) -> None:
-    """Whatever JSON knows goes through the codec and the frame unchanged."""
+    """Any JSON value goes through the codec and the frame unchanged."""
     codec = JsonCodec()
     try:
         data = frame(codec.name, codec.fingerprint, 1.5, 0.25, codec.encode(value))
@@ -41,7 +41,7 @@ def test_json_comes_back(value: Any) -> None:
 
 @given(st.binary(max_size=200))
 def test_foreign_bytes_never_raise(data: bytes) -> None:
-    """Anything may stand in a key."""
+    """A key may hold anything."""
     unframe(data)
     unframe(b"dibs1 " + data)
 

@@ -134,7 +134,7 @@ def test_a_large_request_that_is_still_being_sent_is_not_silence() -> None:
 
 
 def test_a_request_that_is_not_written_yet_is_not_waited_for() -> None:
-    """It stands behind a loop that has not come to write it."""
+    """It waits for a loop that has not written it yet."""
     machine, channel = connected()
     channel.queue.append((Waiter(), request()))
     channel.unsent.append(b"x")
@@ -156,7 +156,7 @@ def test_new_requests_do_not_hide_the_silence_of_an_old_one() -> None:
 
 
 def test_nothing_unanswered_ends_the_looking() -> None:
-    """No timer runs while nobody waits."""
+    """No timer runs while no request waits."""
     machine, channel = connected()
     sent(channel, Waiter(), request())
     machine.started()
@@ -197,7 +197,7 @@ def looks_until_outage(size: int) -> int:
 
 
 def test_a_large_request_gives_the_server_more_time() -> None:
-    """While a server stores a hundred megabytes, it answers nobody: 2 s more than the budget."""
+    """While a server stores a hundred megabytes, it does not answer: 2 s more than the budget."""
     assert looks_until_outage(100_000_000) - looks_until_outage(1) == round(2.0 / SLICE)
 
 
@@ -235,7 +235,7 @@ def test_a_second_connection_takes_over_only_where_the_first_is_silent() -> None
 
 
 def test_both_connections_may_answer_and_the_first_answer_counts() -> None:
-    """The silent one answers after all: nobody gets two answers."""
+    """The silent one answers after all: no request gets two answers."""
     machine, channel = connected()
     waiter = Waiter()
     sent(channel, waiter, request())
@@ -251,7 +251,8 @@ def test_both_connections_may_answer_and_the_first_answer_counts() -> None:
 
 
 def test_a_request_that_is_silent_on_two_connections_is_an_outage() -> None:
-    """Half of the budget each, also if the second opens at once; bytes in between begin anew."""
+    """Half of the budget each, also if the second opens at once; bytes in between restart the
+    time."""
     machine, channel = connected()
     sent(channel, Waiter(), request())
     machine.started()
@@ -615,7 +616,7 @@ def test_what_the_server_could_not_serve_is_still_owed() -> None:
 
 
 def test_a_server_that_closes_each_connection_is_out() -> None:
-    """Nobody waits for ever; and the attempts before a connection was open do not count."""
+    """No request waits for ever; and the attempts before a connection was open do not count."""
     machine = Multiplexer[Channel](BUDGET)
     for _ in range(2):
         attempts = [machine.failed_to_open(was_closed=True) for _ in range(MOST_CLOSED - 1)]
@@ -635,7 +636,7 @@ def outcome_of(machine: Multiplexer[Channel], waiter: Waiter) -> bool:
 
 @pytest.mark.parametrize("end", ["lost", "left", "out"])
 def test_a_request_that_was_on_a_connection_may_have_been_executed(end: str) -> None:
-    """Whatever ended the connection; one that waited all the time was not, nor one after it."""
+    """For any end of the connection; one that waited all the time was not, nor one after it."""
     machine, channel = connected()
     waiter = Waiter()
     sent(channel, waiter, request())

@@ -76,7 +76,7 @@ def test_in_utc_another_library_finds_the_same_fires() -> None:
 @example("15 1-3 * * *", LORD_HOWE, at("2026-04-05T01:45:00", LORD_HOWE, fold=1))
 @example("*/5 3 * * *", CHATHAM, at("2027-04-04T03:10:00", CHATHAM, fold=1))
 def test_latest_and_following_agree(expression: str, zone: Any, now: int) -> None:
-    """Whenever it is asked, and whatever the clocks of the zone do: one order of the same fires."""
+    """At any time, and with any clock changes of the zone: one order of the same fires."""
     rule = Cron(expression, zone)
     latest = rule.latest(now)
     assert latest <= now < rule.following(latest)
@@ -202,7 +202,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 def test_counting_has_an_end() -> None:
-    """After years without a machine nobody counts every minute."""
+    """After years without a machine it does not count every minute."""
     rule = Cron("* * * * *", UTC)
     assert rule.count(at("2020-01-01T00:00:00"), at("2026-01-01T00:00:00")) == MOST_COUNTED
     assert rule.count(at("2026-01-01T00:00:00"), at("2026-01-01T00:05:00")) == 5

@@ -128,7 +128,7 @@ def test_where_transactions_have_no_id_a_savepoint_takes_its_place() -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 def test_statements_can_be_written_for_every_driver(dialect: Any) -> None:
-    """No colon is left, no percent sign is there that a driver would take for a parameter."""
+    """No colon is left, and no percent sign that a driver would take for a parameter."""
     for sql in (dialect.take, dialect.look, dialect.done, dialect.undo, dialect.prune):
         assert "%" not in sql
         assert ":" not in with_percent(sql)
@@ -172,7 +172,7 @@ class DriverError(Exception):
     ids=str,
 )
 def test_an_error_is_read_by_its_code_not_by_its_class(error: Exception, failure: str) -> None:
-    """Every driver has classes of its own; codes are those of the database."""
+    """Every driver has its own classes; codes are those of the database."""
     assert database_failure(error) == failure
     outer = RuntimeError()
     outer.__cause__ = error

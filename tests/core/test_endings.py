@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dibs._core.capabilities import Engine
-from dibs._core.endings import (
+from dibs._core.lease import (
+    HoldCall,
+    LeaseState,
+    end_request,
+    free_request,
+    release_permit,
+    release_request,
+    shorten_permit,
+    shorten_request,
+)
+from dibs._core.once import (
     COMPLETED,
     LARGEST_RESULT,
     MOST_KEPT,
@@ -16,26 +26,19 @@ from dibs._core.endings import (
     EndingVerdict,
     Met,
     RecordWrite,
-    end_request,
+    complete_request,
+    done_record,
     first_write,
-    free_request,
     is_fire_over,
     left_by,
     next_write,
     no_room,
+    read_record,
     read_write,
+    running_record,
     warning_for,
     write_request,
 )
-from dibs._core.lease import (
-    HoldCall,
-    LeaseState,
-    release_permit,
-    release_request,
-    shorten_permit,
-    shorten_request,
-)
-from dibs._core.once import complete_request, done_record, read_record, running_record
 from dibs._core.options import HoldOptions, Settings
 from dibs._core.request import ErrorReply
 
@@ -179,7 +182,7 @@ def test_whatever_the_end_meets(
 
 
 def test_a_copy_that_arrives_late_does_nothing() -> None:
-    """Of the write to a free key: the record is there, or its time is over."""
+    """A late copy of the write to a free key: the record exists already, or its time is over."""
     store, record = Store(None, is_full=False, most=10_000), ClaimRecord(CLAIM, b"{}", 60_000)
     asked = next_write(record, first_write(record), store.execute(record, first_write(record)))
     assert asked == RecordWrite("result", 0)

@@ -24,7 +24,7 @@ def test_a_remembered_failure_carries_the_name_of_its_exception() -> None:
 
 
 def test_an_item_without_a_value_is_remembered_as_such() -> None:
-    """No class of somebody else is taken for it; callers get a plain Unavailable."""
+    """A class of another program is not taken for it; callers get a plain Unavailable."""
     absent = load_error(failure_name(Absent("menu:{x}")), "menu:{x}")
     assert isinstance(absent, Absent)
     other = load_error(failure_name(type("Absent", (Exception,), {})()), "menu:{x}")

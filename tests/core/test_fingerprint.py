@@ -91,7 +91,8 @@ def turned(value: Any) -> Any:
 
 @given(data)
 def test_json_always_has_a_fingerprint(payload: Any) -> None:
-    """Whatever JSON can say: 32 hex digits, whatever the order of keys, also after a journey."""
+    """For any JSON value: 32 hex digits, the same for any order of keys, also after a round
+    trip."""
     mark = fingerprint(payload)
     assert len(mark) == 32 and set(mark) <= set(b"0123456789abcdef")
     assert fingerprint(turned(payload)) == mark
@@ -198,7 +199,7 @@ def test_a_number_beyond_reason_is_a_mistake() -> None:
 
 
 def test_a_secret_hides_the_payload() -> None:
-    """Without it nobody can try out payloads; with another one it is another fingerprint."""
+    """Without it payloads cannot be tried out; another secret makes another fingerprint."""
     marks = {fingerprint("4711"), fingerprint("4711", b"one"), fingerprint("4711", b"two")}
     assert len(marks) == 3
 

@@ -23,7 +23,7 @@ def row(count: int) -> list[Flight]:
 
 
 def test_a_load_may_wait_for_others() -> None:
-    """However many wait in a row: the last one waits for nobody, so it ends."""
+    """However many wait in a row: the last one waits for none, so it ends."""
     for flight in row(5):
         refuse_cycle(flight)
 

@@ -57,7 +57,7 @@ def test_another_secret_keeps_the_rest_of_a_record(old: bytes, new: bytes, note:
 
 @given(tokens, notes, notes)
 def test_a_note_can_be_replaced(token: bytes, before: str, after: str) -> None:
-    """Whatever it contains; the rest of the record stays."""
+    """For any content; the rest of the record stays."""
     record = running_record(token, b"-", 1.0, encoded_note(before))
     changed = with_note(record, encoded_note(after))
     assert read_record(changed, 1.0).note == after
@@ -79,7 +79,7 @@ def test_an_unknown_outcome_is_taken_back_whenever_it_can_be() -> None:
 
 
 def test_what_the_answers_mean() -> None:
-    """Continued, with or without a fence; somebody else's, for how long; nobody's."""
+    """Continued, with or without a fence; held by another, and for how long; free."""
     assert read_resume([b"v", 1, 0], PLAIN) == Resumed(b"v", None)
     assert read_resume([b"v", 1, 17], FENCED) == Resumed(b"v", 17)
     assert read_resume([b"v", 0, 1500], PLAIN) == HeldElsewhere(b"v", 1.5)

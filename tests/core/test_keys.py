@@ -57,7 +57,7 @@ def test_timedeltas_are_times(value: timedelta) -> None:
 
 @given(st.text(min_size=1, max_size=200), st.text(max_size=50))
 def test_a_key_is_namespace_and_key(key: str, namespace: str) -> None:
-    """Whatever can be written as UTF-8 and is not too long."""
+    """Any text that can be written as UTF-8 and is not too long."""
     try:
         data = f"{namespace}{key}".encode()
     except UnicodeEncodeError:
@@ -68,7 +68,7 @@ def test_a_key_is_namespace_and_key(key: str, namespace: str) -> None:
 
 @given(st.text(alphabet=st.sampled_from("{}ab:"), min_size=1) | st.text(min_size=1, max_size=20))
 def test_a_companion_lives_in_the_same_slot(key: str) -> None:
-    """`fence:{key}` hashes like `key`, whatever braces the key has; `tea }` is one."""
+    """`fence:{key}` hashes like `key`, with any braces in the key; `tea }` is one."""
     data = key.encode(errors="replace")
     for namespace in (b"", b"shop:", b"{shop}:", b"a}b:"):
         companion = companion_key(namespace + b"fence:", namespace + data)
@@ -89,7 +89,7 @@ def test_a_companion_of_a_tagged_key_shares_its_tag(tag: str, rest: str) -> None
 
 
 def test_there_is_a_companion_in_every_slot() -> None:
-    """Whatever the slot of a key that cannot be its own tag; always the same one."""
+    """For any slot of a key that cannot be its own tag; always the same one."""
     slots = {key_slot(companion_key(b"lock:", b"}%d" % number)) for number in range(2000)}
     assert slots == {key_slot(b"}%d" % number) for number in range(2000)} and len(slots) > 1500
     assert companion_key(b"shop:lock:", b"shop:tea }") == b"shop:lock:{%b}shop:tea }" % _first_tag(
@@ -258,7 +258,7 @@ def test_a_hash_takes_any_data() -> None:
 
 
 def test_a_hash_is_the_same_in_every_process() -> None:
-    """Whatever the seed of Python's own hashes."""
+    """With any seed of Python's own hashes."""
     program = (
         "from dibs._core.keys import Template\n"
         "print(Template('s:{a:hash}', lambda a: 0)(({'x': {'tea', 'rice', 'soup'}},), {}))"
@@ -316,7 +316,7 @@ templates = st.sampled_from(
 def test_no_two_calls_have_the_same_key(
     text: str, one: tuple[str, ...], two: tuple[str, ...]
 ) -> None:
-    """The key says what the fields are, whatever characters are in them."""
+    """The key tells the fields apart, whatever characters are in them."""
     assert (made(text, *one) == made(text, *two)) == (one == two)
 
 
@@ -355,7 +355,7 @@ def test_a_template_that_makes_no_clear_keys_is_refused(text: str) -> None:
 
 
 def test_a_field_that_is_missing_is_named() -> None:
-    """By its path, not by what is there instead."""
+    """By its path, not by the value found instead."""
     with pytest.raises(UsageError, match=r"'a\.id'") as caught:
         made("x:{a.id}", SimpleNamespace(name="secret"))
     assert "secret" not in str(caught.value)
@@ -398,7 +398,7 @@ class Shop:
     ],
 )
 def test_a_template_tells_calls_apart(text: str, function: Any, ignore: Any) -> None:
-    """By a field; or there is nothing to tell apart, or it is said that it makes no difference."""
+    """By a field; or there is nothing to tell apart, or it was declared irrelevant."""
     check_fields(text, function, check_ignored(text, function, ignore))
 
 

@@ -76,7 +76,7 @@ def test_an_engine_that_can_takes_no_script() -> None:
 
 
 def test_what_the_reply_to_an_acquire_means() -> None:
-    """nil or our own token: ours. Anything else: somebody's, for the remaining time."""
+    """nil or our own token: ours. Anything else: another holder's, for the remaining time."""
     assert read_acquire([None, 5000], b"t@a") == Won()
     assert read_acquire([b"t@a", 5000], b"t@a") == Won()
     assert read_acquire([[None, 7], 5000], b"t@a") == Won(7)

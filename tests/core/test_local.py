@@ -23,7 +23,7 @@ def test_local_memory_is_bounded_and_doubts() -> None:
 
 
 def test_local_memory_names_the_ticket_that_a_newer_value_replaces() -> None:
-    """One ticket stays for each value, so that nobody listens for a key twice."""
+    """One ticket stays for each value, so that no key is tracked twice."""
     local = Local(_never)
     first, second = _ticket(), _ticket()
     local.ask(b"a", first)
@@ -63,7 +63,7 @@ def _ticket() -> Ticket:
 
 
 def test_what_had_to_go_does_not_come_back_with_its_old_ticket() -> None:
-    """Nobody listens for its changes any more."""
+    """Its changes are no longer tracked."""
     local, first, second = Local(_never, most=1), _ticket(), _ticket()
     for key, ticket in ((b"a", first), (b"b", second)):
         local.ask(key, ticket)

@@ -105,7 +105,7 @@ def test_two_claims_never_have_one_record(
 
 @given(st.binary() | st.none() | st.integers(), st.floats(-10, 1e9) | st.just(math.inf))
 def test_whatever_is_there_can_be_read(value: Any, left: float) -> None:
-    """Foreign bytes, foreign types: somebody is first, for a time that is not negative."""
+    """Foreign bytes, foreign types: the key is taken, for a time that is not negative."""
     found = read_record(value, left)
     assert found.state in ("running", "done") and found.left >= 0
 
@@ -135,7 +135,7 @@ def test_a_foreign_value_runs_without_payload_and_time(value: bytes) -> None:
 
 
 def test_what_the_reply_to_a_claim_means() -> None:
-    """nil or our own record: ours. Anything else: somebody's, for the remaining time."""
+    """nil or our own record: ours. Anything else: another caller's, for the remaining time."""
     mine = running_record(TOKEN, ONE, NOW)
     theirs = running_record(b"77-1@web-2:9", TWO, NOW)
     assert read_claim([None, 10_000], mine) == read_claim([mine, 10_000], mine) == WON
@@ -223,7 +223,7 @@ def test_retry_after_of_one_that_is_done_is_what_the_store_says() -> None:
 
 
 def test_how_long_a_crash_blocks_the_key() -> None:
-    """The window, at least a second, ten at most, if nothing is said."""
+    """By default the window, at least a second, ten at most."""
     asked = [(0.001, 1), (1, 1), (5, 5), (10, 10), (timedelta(days=1), 10)]
     for window, lease in asked:
         assert chosen(window=window).lease == lease
@@ -266,7 +266,7 @@ class Moody:
 
 @pytest.mark.parametrize("error", [LookupError("x"), RecursionError(), UsageError("as it says")])
 def test_what_a_codec_raises_is_a_mistake_of_the_caller(error: Exception) -> None:
-    """UsageError whatever it was, so that nobody forgets to end the claim; its own as it is."""
+    """Always a UsageError, so that the claim is ended; its own UsageErrors are passed on."""
     with pytest.raises(UsageError, match=r"moody cannot encode this result|as it says"):
         framed(chosen(codec=Moody()), error, NOW, 0.1)
 
@@ -275,7 +275,8 @@ def test_what_a_codec_raises_is_a_mistake_of_the_caller(error: Exception) -> Non
 
 
 def test_completing_by_script_is_one_command_that_carries_it() -> None:
-    """Nobody may be left to answer a NOSCRIPT; delivered until the lease would have ended."""
+    """There may be no caller left to answer a NOSCRIPT; delivered until the lease would have
+    ended."""
     request = complete_request(LUA, b"order:1", b"the claim", b"what is left", 50_000, 12.5)
     assert request.replies == 1 and request.key == b"order:1" and request.until == 12.5
     assert request.payload.startswith(b"*7\r\n$4\r\nEVAL\r\n")

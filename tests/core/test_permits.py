@@ -76,7 +76,7 @@ def test_a_refusal_says_whether_anything_has_changed() -> None:
 
 
 def test_who_waits_counts_expired_permits_as_well() -> None:
-    """Full is full until one is given back; an expiry is waited for by a timer."""
+    """Full is full until one is released; an expiry is waited for by a timer."""
     assert is_full(3, LIMITED) and is_full(4, LIMITED) and not is_full(2, LIMITED)
     assert count_request(b"k").payload == pack("ZCARD", b"k")
 
@@ -98,13 +98,13 @@ def test_a_process_may_have_several_permits_of_one_key() -> None:
 
 
 def test_a_permit_is_given_back_by_one_command() -> None:
-    """It is a member of a set: nobody else's can be removed by mistake."""
+    """It is a member of a set: another holder's cannot be removed by mistake."""
     assert release_permit(b"k", TOKEN, 7.0).payload == pack("ZREM", b"k", TOKEN)
     assert release_permit(b"k", TOKEN, 7.0).until == 7.0
 
 
 def test_a_look_at_permits() -> None:
-    """Who has the one that ends first; nobody."""
+    """The holder of the one that ends first; or none."""
     assert read_peek_permits([TOKEN, 2500]) == Holding(2.5, "web-1:4711")
     assert read_peek_permits(None) is None
     assert b"EVALSHA" in peek_permits(b"k").payload
@@ -112,7 +112,7 @@ def test_a_look_at_permits() -> None:
 
 
 def test_the_quick_way_to_write_a_request_is_the_same_as_the_plain_one() -> None:
-    """Whatever the key and the token contain, also what stands in for them."""
+    """For any key and token, also with the text of the placeholders in them."""
     for key in (b"k", b"?", b"$1\r\n?\r\n", b"x" * 1024):
         asked = HoldCall(key, "k", None, LIMITED)
         plain = run_script("hold_permit", [key], TOKEN, 5000, 3) + pack("PTTL", key)

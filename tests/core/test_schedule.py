@@ -1,4 +1,4 @@
-"""When a function is due, and what becomes of fires that nobody ran: pure."""
+"""When a function is due, and what happens to fires that were not run: pure."""
 
 import inspect
 from datetime import UTC, datetime
@@ -138,7 +138,7 @@ def test_a_clock_that_is_behind_sees_that_it_was_done() -> None:
 
 
 def test_of_several_missed_fires_the_last_one_is_run_late() -> None:
-    """missed="once": it stands for all of them, and the others are counted."""
+    """missed="once": it replaces all of them, and the others are counted."""
     step = next_step(HOURLY, NOON - 5 * HOUR, NOON + 20 * MINUTE, "once", None)
     assert step.run == NOON and step.missed == 4
 
@@ -152,7 +152,8 @@ def test_missed_fires_can_be_skipped() -> None:
 
 
 def test_a_fire_that_is_taken_over_is_not_missed() -> None:
-    """Whoever waited since it was due runs it after a crash, however long the first one worked."""
+    """A machine that has waited since it was due runs it after a crash, however long the first one
+    worked."""
     step = next_step(HOURLY, NOON - HOUR, NOON + 50 * MINUTE, "skip", NOON)
     assert step.run == NOON
     step = next_step(HOURLY, NOON - HOUR, NOON + 50 * MINUTE, "skip", NOON - HOUR)
@@ -192,7 +193,7 @@ def test_every_fire_is_over_once_in_order(rule: FireRule, pauses: list[int], mis
 def test_machines_whose_clocks_are_apart_run_each_fire_once(
     looks: list[tuple[int, int]], offsets: list[int]
 ) -> None:
-    """Five clocks up to 30 s apart and one record: no fire twice, whoever looks when."""
+    """Five clocks up to 30 s apart and one record: no fire twice, in any order of looks."""
     rule, last, time = Interval(10), NOON, NOON
     runs: list[int] = []
     for machine, passed in looks:
@@ -205,7 +206,7 @@ def test_machines_whose_clocks_are_apart_run_each_fire_once(
 
 
 def test_the_clock_is_looked_at_now_and_then() -> None:
-    """It may be set, and a machine may sleep: nobody waits for hours in one go."""
+    """It may be set, and a machine may sleep: no wait lasts for hours."""
     assert pause(NOON + 5_000, NOON) == 5
     assert pause(NOON + HOUR, NOON) == 30
     assert pause(NOON - 1, NOON) == 0

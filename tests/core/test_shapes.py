@@ -64,12 +64,12 @@ def test_a_value_comes_back_with_the_type_it_had(of: Any, value: Any) -> None:
     ],
 )
 def test_what_json_can_tell_apart_is_stored_as_it_is(of: Any, value: Any, plain: Any) -> None:
-    """Readable by people and other programs; a tag is there only where one is needed."""
+    """Readable by people and other programs; a tag is added only where one is needed."""
     assert json.loads(JsonCodec(of).encode(value)) == plain
 
 
 def test_a_class_inside_a_function_may_name_itself() -> None:
-    """Also where nobody else can look its name up."""
+    """Also where its name cannot be resolved from outside."""
 
     @dataclass
     class Inner:

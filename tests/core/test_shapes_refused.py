@@ -140,7 +140,7 @@ class Text(str):
     ],
 )  # fmt: skip
 def test_what_would_not_come_back_is_refused(of: Any, value: Any) -> None:
-    """UsageError before anything is stored, whatever the classes raise; it holds no value."""
+    """UsageError before anything is stored, for any exception of the classes; it holds no value."""
     for shape, whole in ((of, value), (list[of], [value]), (Page[of], Page([value]))):
         with pytest.raises(UsageError) as caught:
             JsonCodec(shape).encode(whole)

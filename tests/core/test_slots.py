@@ -33,7 +33,7 @@ def test_the_map_of_a_cluster() -> None:
 
 
 def test_nodes_without_a_host_name() -> None:
-    """`?`: it should announce a name and has none. Its IP address is there, in either protocol."""
+    """`?`: it should announce a name and has none. Its IP address is given, in either protocol."""
     reply = [
         [0, 1, [b"?", 7000, b"id", {b"ip": b"10.0.0.1"}]],
         [2, 2, [b"?", 7001, b"id", [b"hostname", b"", b"ip", b"10.0.0.2"]]],
@@ -88,6 +88,6 @@ def test_asking_comes_before_each_command() -> None:
 
 
 def test_nodes_that_answer_are_asked_first() -> None:
-    """Then those that did not, then the seeds; nobody twice."""
+    """Then those that did not, then the seeds; none of them twice."""
     one, two, three = (Node("here", port) for port in (1, 2, 3))
     assert where_to_ask([one, two, one], {one}, [three, two]) == [two, one, three]

@@ -39,7 +39,7 @@ def test_a_sentinel_that_was_cut_off_is_not_believed() -> None:
 
 
 def test_sentinels_that_were_set_up_anew_are_believed_if_they_agree() -> None:
-    """They count from 0 again: more than half of them, and nobody names the one we know."""
+    """They count from 0 again: more than half of them agree, and none names the master we know."""
     anew = Master("10.0.0.3", 6379, 0)
     assert choose(NEW, [anew, anew], 3) == anew
     assert choose(NEW, [anew], 3) == NEW
@@ -67,7 +67,7 @@ def test_an_answer_is_read_as_bytes_or_text() -> None:
     ],
 )
 def test_what_is_published_about_our_service(data: object, is_ours: bool) -> None:
-    """The name is one of the words, whatever the channel."""
+    """The name is one of the words, on any channel."""
     assert concerns({"type": "message", "data": data}, "main") is is_ours
     assert not concerns({"type": "subscribe", "data": data}, "main")
     assert not concerns(None, "main")
@@ -97,7 +97,7 @@ def test_only_the_role_of_a_master_is_accepted() -> None:
     ],
 )
 def test_what_an_error_says_about_the_server(text: str, code: str, what: str | None) -> None:
-    """A replica: connect anew. A master without replicas: ask. Behind other words on Redis 6."""
+    """A replica: reconnect. A master without replicas: ask. After other words on Redis 6."""
     assert store_is_out(ErrorReply(text)) == code
     assert reaction_to(code) == what
 

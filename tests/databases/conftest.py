@@ -1,4 +1,4 @@
-"""Worlds: each test that asks for one runs in every world, on a database of its own."""
+"""Worlds: each test that asks for one runs in every world, on its own database."""
 
 from __future__ import annotations
 

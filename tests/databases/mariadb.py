@@ -16,7 +16,7 @@ from dibs.testing import eventually
 
 
 class MariaDB:
-    """A MariaDB of the system: on a Unix socket, in a folder of its own, gone with the tests."""
+    """A MariaDB of the system: on a Unix socket, in its own folder, removed with the tests."""
 
     # A shell watches it: when our end of the pipe is gone, however we ended, it ends the server.
     _WATCHER = '"$@" & read _; kill -TERM $!; wait $!'
@@ -60,7 +60,7 @@ class MariaDB:
         eventually(self._answers, within=90)
 
     def _answers(self) -> bool:
-        # Not by pymysql: where nobody listens it leaves its socket open.
+        # Not by pymysql: without a server it leaves its socket open.
         with socket.socket(socket.AF_UNIX) as probe:
             return probe.connect_ex(self.socket) == 0
 

@@ -309,7 +309,7 @@ async def test_a_second_database_decides_too(
 async def test_an_error_after_the_commit_does_not_let_a_retry_run(
     valkey: Server, new_database: Callable[[str], Database], view: View
 ) -> None:
-    """As that of a broker to which the view hands a job `on_commit`: the order is there."""
+    """Such as that of a broker to which the view hands a job `on_commit`: the order is stored."""
     transaction: Any = import_module("django.db.transaction")
     async with opened(view, valkey, new_database("sqlite")) as till:
         errors = [OSError("no broker")]

@@ -77,8 +77,11 @@ def pooled(postgres: Postgres) -> Iterator[Callable[[str], str]]:
 def test_behind_a_pooler_in_transaction_mode_each_order_is_placed_once(
     pooled: Callable[[str], str], new_database: Callable[[str], Database]
 ) -> None:
-    """Without Redis, six clients at once: the lock of a key belongs to its transaction, so that it
-    is released with it, on whichever connection, and none stays behind."""
+    """Without Redis, six clients at once.
+
+    The lock of a key belongs to its transaction, so that it is released with it, on any connection,
+    and none stays behind.
+    """
     database = new_database("postgresql")
     name = database.facts.partition("@/")[2].partition("?")[0]
     # Before pgbouncer 1.21, statements that psycopg prepares are not there in the next transaction.

@@ -105,7 +105,7 @@ async def test_two_at_once_without_redis_are_one(world: World, opened: Opened) -
     """The second one waits for the first transaction and gets its result."""
     both: list[Any] = [world.dibs("redis://127.0.0.1:1") for _ in range(2)]
     async with opened() as dibs:
-        await world.placing(dibs)("c0")  # the table is there
+        await world.placing(dibs)("c0")  # creates the table
         places = [world.placing(each, wait=30) for each in both]
         results = await asyncio.gather(*[place("c7") for place in places for _ in range(3)])
         assert results == [results[0]] * 6

@@ -1,4 +1,4 @@
-"""Redis hears *done* only of an outermost commit; else it would replay what is not there."""
+"""Redis gets *done* only after an outermost commit; else it would replay what is not stored."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_an_outer_atomic_that_rolls_back_frees_the_key(
 ) -> None:
     """Told at the end of the inner one, Redis would replay an order that does not exist."""
     place = dibs.once("order:{customer}", within=django.begin, **DONE)(django.place())
-    place("c0")  # the table is there
+    place("c0")  # creates the table
     with contextlib.suppress(KeyError), contextlib.ExitStack() as outer:
         if savepoint:
             outer.enter_context(django.begin())  # commits
@@ -146,7 +146,7 @@ def test_a_claim_is_recorded_in_djangos_open_transaction(
 def test_a_claim_waits_for_the_end_of_the_callers_session(
     dibs: Dibs, valkey: Server, engine: Any, database: Database, inside: bool, end: str
 ) -> None:
-    """Committed: done. Rolled back, or closed without a word: free. Before: running."""
+    """Committed: done. Rolled back, or closed without a commit: free. Before: running."""
     with Session(engine) as session:
         with dibs.claim("order:c7", **DONE) as claim:
             with claim.within(session) as done:
@@ -216,7 +216,7 @@ def test_what_has_failed_is_not_recorded_though_the_caller_commits(
 def test_a_claim_that_is_released_leaves_no_record_and_its_rows_commit(
     dibs: Dibs, valkey: Server, engine: Any, database: Database
 ) -> None:
-    """An answer that says "later" is nobody's final answer."""
+    """An answer that says "later" is not final."""
     with dibs.claim("order:c7", **DONE) as claim:
         with Session(engine) as session, session.begin(), claim.within(session):
             session.execute(INSERT)

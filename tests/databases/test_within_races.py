@@ -111,7 +111,7 @@ def test_a_process_that_is_killed_leaves_one_order_or_none(
 ) -> None:
     """Wherever it dies, the next submission gets the order, and there is one."""
     with Dibs(valkey.url) as dibs:
-        placing(dibs, engine)("c0")  # the table is there
+        placing(dibs, engine)("c0")  # creates the table
         child = spawn(die_at, point, database.url(), valkey.url)
         with pytest.raises(AssertionError, match=r"ended with (-9|137)"):  # killed, not by us
             child.lines()
@@ -217,7 +217,7 @@ def test_a_snapshot_that_is_older_than_the_record_is_no_second_run(
     database = new_database("postgresql")
     engine = create_engine(database.url(), isolation_level="REPEATABLE READ")
     with Dibs(valkey.url) as dibs, Session(engine) as session:
-        placing(dibs, engine)("c0")  # the table is there
+        placing(dibs, engine)("c0")  # creates the table
         session.execute(text("SELECT count(*) FROM orders")).one()
         placing(dibs, engine)("c7")
         valkey.flush()
@@ -261,7 +261,7 @@ def test_a_serialization_failure_is_an_error_unless_retry_is_asked_for(
 
 
 def test_record_and_row_in_opposite_order_do_not_deadlock(new_database: NewDatabase) -> None:
-    """One takes the row first and the key late, the other the key first: nobody waits for the key.
+    """One takes the row first and the key late, the other the key first: neither waits for the key.
 
     With an insert that waits, the database would end one of them as a deadlock.
     """

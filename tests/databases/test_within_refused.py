@@ -142,7 +142,8 @@ def test_sqlite3_without_implicit_transactions_is_refused(dibs: Dibs, database: 
 def test_a_context_manager_that_does_not_commit_is_found_out(
     dibs: Dibs, engine: Any, database: Database
 ) -> None:
-    """After the work, because nobody can know before; nothing was kept, and Redis says nothing."""
+    """After the work, because it cannot be known before; nothing was stored, and Redis has no
+    record."""
 
     @contextlib.contextmanager
     def connection() -> Iterator[Any]:
@@ -223,7 +224,7 @@ def test_a_driver_that_tells_nothing_is_looked_after_once(
     def insert(connection: Any, customer: str) -> None:
         connection.execute(f"INSERT INTO orders VALUES ('{customer}', 1)")
 
-    called(dibs, committing, lambda connection, customer: None)  # the table is there
+    called(dibs, committing, lambda connection, customer: None)  # creates the table
     database.ask("DELETE FROM dibs_done")
     valkey.flush()
     with pytest.raises(UsageError, match="ended without a commit"):
@@ -457,7 +458,7 @@ def test_a_session_with_several_databases_is_refused(dibs: Dibs, engine: Any) ->
 
 
 def test_djangos_atomic_has_to_be_recognised(dibs: Dibs, new_database: NewDatabase) -> None:
-    """Behind a lambda nobody sees that there will be no first argument."""
+    """Behind a lambda it is not visible that there will be no first argument."""
     world = new_world("django/sqlite", new_database)
     assert isinstance(world, DjangoWorld)
     opener = world.begin

@@ -45,7 +45,7 @@ class World:
         raise AssertionError("each has its own")
 
     async def close(self) -> None:
-        """Give back connections."""
+        """Release the connections."""
 
     # ---- dibs
 
@@ -383,7 +383,7 @@ class SQLiteWorld(World):
 
 
 class DjangoWorld(World):
-    """`transaction.atomic` on a database with an alias of its own."""
+    """`transaction.atomic` on a database with its own alias."""
 
     hands_over = False
     numbers = itertools.count(1)

@@ -160,7 +160,8 @@ def test_the_structure_is_really_checked(compose: Json, change: Json) -> None:
 
 
 def test_everything_that_is_named_is_there(compose: Json) -> None:
-    """Volumes, networks, configs and services that a service names; and none that nobody names."""
+    """Volumes, networks, configs and services that a service names exist; and there are no unused
+    ones."""
     services = compose["services"].values()
     named = {
         "volumes": {each.split(":")[0] for s in services for each in s.get("volumes", ())},

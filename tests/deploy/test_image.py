@@ -82,7 +82,7 @@ def test_what_is_copied_is_there_and_is_sent() -> None:
      "apps/playground/main.py", "apps/weamind/bot.db", "requirements/dev.txt"],
 )  # fmt: skip
 def test_what_is_nobodys_business_is_not_sent(path: str) -> None:
-    """Secrets, history, data, and whatever the bot does not need."""
+    """Secrets, history, data, and all that the bot does not need."""
     assert not is_sent(path)
 
 

@@ -29,7 +29,7 @@ OURS = re.compile(
 
 
 def commands() -> list[tuple[str, ...]]:
-    """Every command of the bot that the pages tell somebody to type."""
+    """Every command of the bot that the pages tell a reader to type."""
     written = "\n".join(page.read_text("utf-8") for page in PAGES)
     typed = {found[1] for found in OURS.finditer(written)}
     named = set(re.findall(r"`(richmenu [a-z]+)`", written))

@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the built site. The build warns of nothing, or the test fails."""
     base = tmp_path_factory.getbasetemp()
-    # With pytest-xdist each process has a folder of its own, in one that they share.
+    # With pytest-xdist each process has its own folder, in one that they share.
     shared = base.parent if base.name.startswith("popen-") else base
     problems = built.build(shared / "site-is-built")
     assert not problems, problems

@@ -12,7 +12,7 @@ import pytest
 from dibs import Dibs
 from dibs._core.causes import SENTENCES
 from dibs._core.connection import CONNECT, DEFAULT_BUDGET
-from dibs.doctor.command import add_arguments as doctor_arguments
+from dibs.doctor.command import doctor_arguments
 from tests.integrations.test_opentelemetry import Metrics
 from tools.docsite import api
 
@@ -133,7 +133,7 @@ def test_the_default_budget_is_the_same_on_all_pages() -> None:
 
 
 def test_the_doctor_judges_by_the_default_of_a_client() -> None:
-    """Not by a number of its own."""
+    """Not by a separate number."""
     import argparse
 
     parser = argparse.ArgumentParser()

@@ -1,6 +1,6 @@
 """The documentation is true: its examples run, its links lead somewhere, nothing is left out.
 
-Every ```python block of README.md and docs/ is a program of its own, run against a real Valkey.
+Every ```python block of README.md and docs/ is a separate program, run against a real Valkey.
 `redis://localhost:6379` in it is that server; `url` is its address and `dibs` a ready object: an
 `AsyncDibs` where the program awaits at the top, else a `Dibs`. What a program needs and a reader
 does not is in a comment before it, `<!-- given … -->`; what must be true at its end in one after
@@ -89,9 +89,9 @@ EXAMPLES = [example for page in PAGES for example in examples(page)]
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients that wait for a server for seconds, whatever a page says: on a busy machine it may
-    be silent for longer than a budget, or a TLS connection take longer to open than `connect`.
-    """
+    """Clients that wait for a server for seconds, also if a page says less: on a busy machine it
+    may be silent for longer than a budget, or a TLS connection take longer to open than
+    `connect`."""
     for kind in (Dibs, AsyncDibs):
         monkeypatch.setattr(kind, "__init__", _patiently(kind.__init__))
 
@@ -106,7 +106,7 @@ def _patiently(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def test_a_busy_server_does_not_disturb_an_example(valkey: Server, patient: None) -> None:
-    """It is silent for longer than the default budget, and the example goes on guarded."""
+    """It is silent for longer than the default budget, and the example stays guarded."""
     with FaultProxy(valkey.port) as slow:
         slow.delay(replies=0.4)
         _run(compile("assert dibs.try_hold('order:1', ttl=60).guarded", "page", "exec"), slow.url)
@@ -227,7 +227,7 @@ def test_there_are_examples() -> None:
     "page", [*PAGES, *LETTERS, *APPS, *MANUALS], ids=lambda page: str(page.relative_to(ROOT))
 )
 def test_every_link_leads_somewhere(page: Path) -> None:
-    """Relative links name a file that is there, and a heading that is in it."""
+    """Relative links name an existing file, and a heading that is in it."""
     for link in LINK.finditer(FENCED.sub("", page.read_text("utf-8"))):
         if "://" in link["file"]:
             continue
@@ -269,7 +269,7 @@ GUIDES = [page for page in DOCS if page.parent.name in FOLDERS]
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_guide_ends_with_the_next_step(page: Path) -> None:
-    """Its last paragraph links to where a reader goes on."""
+    """Its last paragraph links to the next page for a reader."""
     last = page.read_text("utf-8").rstrip().rpartition("\n\n")[2]
     assert LINK.search(last), last
 
@@ -299,13 +299,13 @@ PROTOCOL = "reference/protocol.md"
 
 @pytest.mark.parametrize("name", dibs.__all__)
 def test_every_public_name_is_in_the_reference(name: str) -> None:
-    """Whatever the public API offers is explained."""
+    """Every name of the public API is explained."""
     assert re.search(rf"`{name}\b", _reference(API, EVENTS))
 
 
 @pytest.mark.parametrize("name", dibs.testing.__all__)
 def test_every_name_for_tests_is_explained(name: str) -> None:
-    """Whatever dibs.testing offers is on its page."""
+    """Every name of dibs.testing is on its page."""
     assert re.search(rf"`{name}\b", _reference("testing.md"))
 
 
@@ -375,7 +375,7 @@ def test_every_option_of_a_cache_has_a_row_with_its_default(verb: Any) -> None:
 
 
 def test_every_verb_of_a_cached_function_is_in_the_reference() -> None:
-    """Whatever a cached function offers beside the call is explained."""
+    """Every method of a cached function is explained."""
     cached = Dibs("redis://127.0.0.1:1").cached("x:{x}", ttl=1)(lambda x: x)
     names = {name for name in dir(type(cached)) if not name.startswith("_")}
     assert names

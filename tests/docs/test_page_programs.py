@@ -1,7 +1,7 @@
 """Programs of several files on the pages, and what pages say about other files, are true.
 
 A block that begins with a comment such as `# settings.py` is a file. Programs that fork, or that
-configure a framework for the whole process, run in a process of their own.
+configure a framework for the whole process, run in their own process.
 """
 
 import ast
@@ -80,7 +80,7 @@ assert [post("/bookings/", "k-1", room) for _ in range(2)] == [(201, None), (201
 
 
 def test_the_django_project_does_what_its_table_says(valkey: Server, tmp_path: Path) -> None:
-    """Settings, views and URLs of the page, as they stand there."""
+    """Settings, views and URLs of the page, unchanged."""
     write_files("frameworks/django.md", tmp_path, valkey.url)
     run_in(tmp_path, DJANGO)
 
@@ -194,7 +194,7 @@ def test_the_flask_bot_answers_what_it_has_when_it_is_told_to_end(
 
 
 def test_the_tests_of_a_line_bot_pass(valkey: Server, tmp_path: Path) -> None:
-    """mybot.py and test_bot.py, as they stand in the manual of local-line."""
+    """mybot.py and test_bot.py, as printed in the manual of local-line."""
     write_files(LOCAL_LINE, tmp_path, valkey.url)
     options = "def local_line_options(): return {'webhook_timeout': 30.0}"  # for a busy machine
     (tmp_path / "conftest.py").write_text(f"import pytest\n@pytest.fixture\n{options}\n")
@@ -282,7 +282,7 @@ FROM_THE_SERVER = "the server refused the request: "
 
 @pytest.mark.parametrize("message", quoted_messages())
 def test_a_message_that_is_quoted_is_one_that_dibs_writes(message: str) -> None:
-    """Whoever searches the page for the message in front of them finds it."""
+    """A reader who searches the page for a message finds it."""
     message = message.partition(FROM_THE_SERVER)[1] or message
     assert message in written() or letters_from_src(message) >= 0.6 * len(message)
 
@@ -391,7 +391,7 @@ def test_alerts_name_metrics_that_exist() -> None:
 
 
 def test_every_alert_has_a_row() -> None:
-    """What to do is said for each rule of deploy/alerts.yml."""
+    """Each rule of deploy/alerts.yml has a row that says what to do."""
     rules = yaml.safe_load((ROOT / "deploy/alerts.yml").read_text("utf-8"))["groups"][0]["rules"]
     text = (DOCS / "monitoring.md").read_text("utf-8")
     for rule in rules:

@@ -12,7 +12,7 @@ EXAMPLES = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTAL
 
 
 def test_it_is_a_screen_and_a_half() -> None:
-    """Whoever opens the repository reads it to its end; figures are in the documentation."""
+    """Readers get to its end; figures are in the documentation."""
     assert 60 <= len(README.splitlines()) <= 110
     assert "| " not in README
     assert "<!--" not in README  # nothing that a reader does not see is needed

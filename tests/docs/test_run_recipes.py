@@ -62,7 +62,7 @@ def command_of(where: str, folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("where", "ran"),
     [
-        ("crontab", ["backup.sh "]),  # once in 20 hours, on whichever machine
+        ("crontab", ["backup.sh "]),  # once in 20 hours, on any machine
         ("service", ["backup.sh "]),
         ("container", ["alembic upgrade head"] * 2),
         ("Makefile", ["alembic upgrade head"] * 2),

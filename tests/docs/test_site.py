@@ -1,4 +1,4 @@
-"""The documentation as a site: it builds without a warning, is complete, and needs nobody else."""
+"""The documentation as a site: it builds without a warning, is complete, and uses no other host."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_every_page_of_the_documentation_is_in_the_menu(site: Path) -> None:
 
 
 def test_every_link_of_the_site_leads_somewhere(built: dict[Path, Page]) -> None:
-    """Pages, headings, files to download: whatever a link names is on the site."""
+    """Pages, headings, files to download: every target of a link is on the site."""
     broken = [
         f"{page.path.name} links to {link}"
         for page in built.values()
@@ -51,7 +51,7 @@ def _is_there(page: Page, link: str, built: dict[Path, Page]) -> bool:
 
 
 def test_links_to_other_places_are_complete(built: dict[Path, Page]) -> None:
-    """Nobody is asked whether an address exists; but it is one."""
+    """The address is not opened; but it is well-formed."""
     links = {link for page in built.values() for link in page.links if urlsplit(link).scheme}
     for link in links:
         parts = urlsplit(link)
@@ -71,7 +71,7 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path, built: dict[Path, Pag
 
 
 def test_sync_and_async_are_pairs(site: Path) -> None:
-    """Code for threads and for asyncio stands in one pair, each half with its label."""
+    """Code for threads and for asyncio is one pair, each half with its label."""
     text = (site / "quickstart.html").read_text("utf-8")
     assert text.count('class="pair ') >= 3
     assert text.count('class="half-label"') == 2 * text.count('class="pair ')
@@ -125,7 +125,7 @@ OUT_OF_LINE = """() => {
   if (link && link.getBoundingClientRect().top >= end) wrong.push(title);
   return wrong.map((node) => node.outerHTML.slice(0, 80));
 }"""
-"""Tables that do not begin where the text does; a title whose link has a line of its own."""
+"""Tables that do not begin where the text does; a title whose link has its own line."""
 LIGHT_AND_DARK = [("light", 390), ("dark", 390), ("light", 1280), ("dark", 1280)]
 
 

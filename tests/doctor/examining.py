@@ -23,7 +23,7 @@ def look(url: str, *, namespace: str = "", budget: float = PATIENT) -> TargetFac
 
 
 def examine(url: str, *, namespace: str = "", budget: float = PATIENT) -> dict[str, Finding]:
-    """The findings by their codes; each code is there once."""
+    """The findings by their codes; each code occurs once."""
     found = findings(look(url, namespace=namespace, budget=budget))
     assert len({each.code for each in found}) == len(found)
     return {each.code: each for each in found}

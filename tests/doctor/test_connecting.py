@@ -130,7 +130,7 @@ def test_a_name_that_does_not_exist_is_found() -> None:
 
 
 def test_a_name_server_that_hangs_costs_no_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lookup cannot be interrupted; nobody waits for it."""
+    """A lookup cannot be interrupted; the doctor does not wait for it."""
     go_on = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: go_on.wait(60) and [])
     try:
@@ -208,7 +208,7 @@ def test_a_url_that_asks_for_a_forbidden_command_is_found(own_server: Server) ->
 
 
 def test_a_server_without_free_connections_is_found(own_server: Server) -> None:
-    """It refuses with an error of its own; the fix raises the limit."""
+    """It refuses with a specific error; the fix raises the limit."""
     client = own_server.client()
     client.ping()
     client.config_set("maxclients", 1)
@@ -221,7 +221,7 @@ def test_a_server_without_free_connections_is_found(own_server: Server) -> None:
 def test_an_ipv6_address_is_named_as_a_url_takes_it() -> None:
     """In brackets, so that what a fix names can be pasted."""
     with socket.socket(socket.AF_INET6) as taken:
-        taken.bind(("::1", 0))  # and nobody listens
+        taken.bind(("::1", 0))  # and no server listens
         where = f"[::1]:{taken.getsockname()[1]}"
         facts = look(f"redis://{where}")
     [finding] = findings(facts)

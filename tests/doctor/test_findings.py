@@ -75,7 +75,7 @@ def test_every_failure_has_a_finding_that_names_a_fix(failure: str) -> None:
 def test_a_quorum_is_only_lowered_where_that_helps_and_never_below_the_majority(
     said: str, command: str | None
 ) -> None:
-    """A failover needs the majority of the five, whatever the quorum is."""
+    """A failover needs the majority of the five, with any quorum."""
     state = {"name": "main", "num-other-sentinels": "4", "num-slaves": "1"}
     sentinel = SentinelFacts("s:1", state=state, quorum=said)
     asked = replace(ASKED, kind="sentinel", service="main")
@@ -209,7 +209,7 @@ def test_namespaces_that_may_collide_are_told(
 
 
 def test_keys_of_other_programs_are_told() -> None:
-    """Under a namespace it is a warning; without one nobody said that the database is ours."""
+    """Under a namespace it is a warning; without one the database need not be ours."""
     keys = KeyFacts(seen=9, mine=9, foreign={"hash": 3, "stream": 1})
     finding = found(keys=keys)["keys-foreign"]
     assert finding.severity == "warning" and "3 hash, 1 stream" in finding.seen

@@ -37,7 +37,7 @@ def fill(url: str, namespace: str) -> None:
 
 
 def test_an_application_without_a_namespace_beside_others_is_found(valkey: Server) -> None:
-    """With a namespace of its own, as the fix says, it is well."""
+    """With its own namespace, as the fix says, the finding is gone."""
     fill(valkey.url, "menu:")
     assert "namespace-empty" in examine(valkey.url)
     assert "namespace-empty" not in examine(valkey.url, namespace="shop:")
@@ -69,7 +69,8 @@ def test_no_keys_are_no_finding(valkey: Server) -> None:
 
 
 def test_of_many_keys_only_some_are_looked_at(own_server: Server) -> None:
-    """The time is limited, whatever the database holds, and it is said how many there are."""
+    """The time is limited for any size of the database, and the report says how many keys there
+    are."""
     fill_up = "for i = 1, 60000 do redis.call('SET', 'key:' .. i, 1) end"
     own_server.client().eval(fill_up, 0)
     keys = look(own_server.url).keys

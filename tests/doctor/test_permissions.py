@@ -123,7 +123,7 @@ def test_a_pattern_that_only_reads_is_not_enough(own_server: Server) -> None:
 
 
 def test_what_could_not_be_asked_is_said(own_server: Server) -> None:
-    """INFO, CONFIG, TIME and SCAN are not for everybody: that is a fact, not a finding."""
+    """INFO, CONFIG, TIME and SCAN are not allowed to all users: that is a fact, not a finding."""
     url = allow(own_server, *[each for each in TRIED_COMMANDS if each not in ("delex", "time")])
     facts = look(url, namespace="shop:")
     [server] = facts.servers

@@ -25,7 +25,7 @@ FACTS = TargetFacts(Examination("server", "cache:6379"), (SERVER,))
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own."""
+    """The command in its own process."""
     command = [sys.executable, "-m", "dibs", "doctor", *arguments]
     return subprocess.run(
         command, capture_output=True, text=True, env={**EMPTY, **environment}, check=False

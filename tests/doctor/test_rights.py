@@ -92,7 +92,7 @@ def test_the_table_refuses_what_dibs_refuses(native: str) -> None:
 
 
 def test_the_table_needs_no_more_than_the_page_says() -> None:
-    """Whatever a verb of the page needs, by this table, is in its row."""
+    """Every right that a verb of the page needs, by this table, is in its row."""
     rows = {
         cells[1].strip(): [set(re.findall(r"`([\w\\|]+)`", cell)) for cell in cells[2:4]]
         for line in PAGE.read_text("utf-8").splitlines()

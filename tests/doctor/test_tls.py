@@ -129,7 +129,7 @@ def test_a_missing_client_certificate_is_found_without_tls_1_3(start_server: Sta
 
 
 def test_a_fix_keeps_tls_and_the_kind_of_the_url(start_server: StartServer) -> None:
-    """Each URL that is named works, with the file of the CA: nobody is led to a plain port."""
+    """Each URL that is named works, with the file of the CA: no fix leads to a plain port."""
     server = start_server("redis7", tls=True)
     server.client().config_set("requirepass", "secret")
     address, _, query = server.tls_url.removeprefix("rediss://").partition("?")

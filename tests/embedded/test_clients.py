@@ -13,7 +13,7 @@ pytestmark = pytest.mark.only_on("linux", "darwin")
 
 
 def test_a_killed_server_is_started_again() -> None:
-    """Somebody killed the embedded server: an outage, and then a new server at the same place."""
+    """The embedded server was killed: an outage, and then a new server at the same place."""
     with Dibs("embedded://") as dibs:
         with dibs.hold("user:1", ttl=5) as lease:
             assert lease.guarded
@@ -29,6 +29,6 @@ def test_a_killed_server_is_started_again() -> None:
 
 
 async def test_the_front_door_of_asyncio() -> None:
-    """AsyncDibs("embedded://") works without a word of set-up."""
+    """AsyncDibs("embedded://") works without any set-up."""
     async with AsyncDibs("embedded://") as dibs, dibs.hold("user:1", ttl=5) as lease:
         assert lease.guarded

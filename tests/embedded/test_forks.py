@@ -45,7 +45,7 @@ def test_forked_child_does_not_close_for_its_parent(spawn: Spawn) -> None:
 
 
 def test_forked_child_can_rejoin_and_outlive_its_parent(spawn: Spawn) -> None:
-    """A child may have a hold of its own, on a private server too; then it needs no parent."""
+    """A child may have its own hold, on a private server too; then it needs no parent."""
 
     def rejoin_in_a_child() -> None:
         import os
@@ -139,7 +139,7 @@ def test_fork_in_the_middle_of_a_start(spawn: Spawn) -> None:
 
 
 def test_a_forked_child_shares_its_parents_server() -> None:
-    """embedded:// after fork: the child has a hold of its own on the same server."""
+    """embedded:// after fork: the child has its own hold on the same server."""
     with Dibs("embedded://") as dibs, dibs.hold("user:1", ttl=30):
         reader, writer = os.pipe()
         child = os.fork()

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.only_on("linux", "darwin")
 
 
 def test_private_server_answers(start: Start) -> None:
-    """`embedded://` is a server that answers as soon as it is there."""
+    """`embedded://` is a server that answers as soon as it has started."""
     assert ask(start(None).url, "PING") is True
 
 
@@ -25,7 +25,7 @@ def test_private_servers_are_separate(start: Start) -> None:
 
 
 def test_server_is_for_its_owner_only(start: Start) -> None:
-    """No port is open, and nobody else may enter the directory of the socket."""
+    """No port is open, and other users may not enter the directory of the socket."""
     url = start(None).url
     assert ask(url, "CONFIG", "GET", "port") == {"port": "0"}
     assert home_of(url).stat().st_mode & 0o777 == 0o700
@@ -40,7 +40,7 @@ def test_server_keeps_nothing_and_evicts_nothing(start: Start) -> None:
 
 
 def test_engine_tells_its_state(start: Start) -> None:
-    """An engine says where it is and whether it is there; closing it twice is no harm."""
+    """An engine says where it is and whether it runs; closing it twice is no harm."""
     engine = start(None)
     assert repr(engine) == f"<EmbeddedServer {engine.url} alive>"
     engine.close()

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.only_on("linux", "darwin")
 
 
 def test_folder_is_shared_by_processes_that_start_at_once(spawn: Spawn, tmp_path: Path) -> None:
-    """Everybody who names a folder gets the same server, however close the race."""
+    """All processes that name a folder get the same server, however close the race."""
     users = [spawn(use, str(tmp_path)) for _ in range(6)]
     servers = set(found(*users))
     assert len(servers) == 1
@@ -47,7 +47,7 @@ def test_folder_is_shared_within_a_process(start: Start, tmp_path: Path) -> None
 def test_last_user_ends_it_and_the_first_does_not(
     start: Start, spawn: Spawn, tmp_path: Path
 ) -> None:
-    """A shared server lives as long as somebody uses it, and leaves an empty folder."""
+    """A shared server lives as long as it has users, and leaves an empty folder."""
     one, two = start(str(tmp_path)), spawn(use, str(tmp_path))
     [(_, server)] = found(two)
     supervisor = supervisor_of(server)
@@ -114,7 +114,7 @@ def test_users_come_and_go(start: Start, spawn: Spawn, tmp_path: Path) -> None:
 def test_who_comes_before_the_supervisor_has_the_lock_keeps_it(
     start: Start, tmp_path: Path
 ) -> None:
-    """A supervisor that was about to leave stays for somebody who came in meanwhile."""
+    """A supervisor that was about to end continues for a user that came in meanwhile."""
     engine = start(str(tmp_path))
     server = server_of(engine.url)
     home = tmp_path / ".dibs"

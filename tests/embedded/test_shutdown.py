@@ -118,14 +118,14 @@ def test_exit_without_close_is_quiet() -> None:
 
 
 def test_forgotten_engine_is_a_closed_one(recwarn: pytest.WarningsRecorder) -> None:
-    """An engine that nobody refers to any more ends its server, without a ResourceWarning."""
+    """An engine without references ends its server, without a ResourceWarning."""
     url = embedded.start(None).url
     eventually(lambda: not home_of(url).exists(), within=PATIENT)
     assert not recwarn.list
 
 
 def test_owner_without_standard_streams_can_start(spawn: Spawn, tmp_path: Path) -> None:
-    """A daemon that closed its standard streams gets a server like anybody else."""
+    """A daemon that closed its standard streams gets a server like any other process."""
 
     def start_with_nothing_open(answer: str) -> None:
         import os

@@ -71,7 +71,7 @@ def test_folder_where_nothing_can_be_made_is_named_at_once() -> None:
 
 
 def test_home_that_others_may_enter_is_refused(tmp_path: Path) -> None:
-    """Nobody can lay out a directory for us and then listen in."""
+    """Other users cannot prepare a directory for us and then listen in."""
     (tmp_path / ".dibs").mkdir()
     (tmp_path / ".dibs").chmod(0o777)
     with pytest.raises(UsageError, match="chmod 700"):
@@ -81,7 +81,7 @@ def test_home_that_others_may_enter_is_refused(tmp_path: Path) -> None:
 def test_server_that_ends_at_once_shows_its_last_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A server that does not start says why; its log stays for whoever wants to read on."""
+    """A server that does not start says why; its log stays for further reading."""
     run_instead(monkeypatch, tmp_path / "server", "echo first; echo no memory; exit 1")
     with pytest.raises(Unavailable, match=r"ended at once: no memory$"):
         embedded.start(str(tmp_path))

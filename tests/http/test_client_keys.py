@@ -1,4 +1,4 @@
-"""Idempotency-Key: how it is read, and to whom a key belongs."""
+"""Idempotency-Key: how it is read, and whose it is."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def test_a_key_has_1_to_255_visible_characters() -> None:
 
 
 def test_two_lines_are_no_key() -> None:
-    """Nobody can know which one counts: also where a server has joined them."""
+    """It is unclear which one counts: also where a server has joined them."""
     assert isinstance(client_key("a", "b"), InvalidRequest)
     assert isinstance(client_key("a", "a", use="optional"), InvalidRequest)
     assert split_key_lines(["a, b"]) == ["a", " b"]
@@ -41,7 +41,7 @@ def test_two_lines_are_no_key() -> None:
 
 
 def test_a_key_is_missing_only_where_it_is_required() -> None:
-    """Where it is optional the request itself is the key; where nobody asked it is nothing."""
+    """Where it is optional the request itself is the key; where none is expected it is ignored."""
     trouble = client_key()
     assert isinstance(trouble, InvalidRequest) and trouble.kind == "key-missing"
     assert client_key(use="optional") is None

@@ -96,7 +96,7 @@ PAIRS = st.lists(
 
 @given(PAIRS)
 def test_a_form_is_the_same_sent_either_way(pairs: list[tuple[str, bytes]]) -> None:
-    """By name and value, whatever the values are, and whatever the boundary."""
+    """By name and value, for any values and any boundary."""
     fields = [(name, "", value) for name, value in pairs]
     headers, body = form(*fields, boundary="one-boundary")
     found = fields_of_multipart(headers["content-type"], body)

@@ -7,17 +7,11 @@ from typing import Any
 import pytest
 
 from dibs import UsageError
-from dibs._http.policy import Policy
+from dibs._http.bodies import drain, file_hash
+from dibs._http.policy import Policy, mark_guarded, unmark_guarded
 from dibs._http.responses import Recording
-from dibs.integrations._claims import (
-    NotFinal,
-    OpenTransaction,
-    drain,
-    file_hash,
-    how_it_ended,
-    mark_guarded,
-    unmark_guarded,
-)
+from dibs.integrations._async.claims import how_it_ended
+from dibs.integrations._within import NotFinal, OpenTransaction
 
 REPLAYING = Policy(window=1, after="replay", store=(400, 409))
 
@@ -94,7 +88,7 @@ def test_a_response_that_was_not_recorded_is_only_done() -> None:
 
 
 async def test_a_transaction_ends_once() -> None:
-    """Whatever happens after its response."""
+    """Nothing after its response ends it again."""
     work = Work()
     transaction = OpenTransaction(work, _call)  # type: ignore[arg-type]
     await transaction.roll_back()

@@ -15,7 +15,7 @@ def identified(said: object) -> str | None:
 
 
 def test_a_user_is_a_text_a_number_or_a_uuid() -> None:
-    """None and "" mean that it is not known; 0 is somebody."""
+    """None and "" mean that it is not known; 0 is a user."""
     assert identified(b"U1") == identified("U1") and identified(b"") is None
     assert identified("U1") != identified("U2") and identified(1) == identified("1") != identified(
         0
@@ -30,7 +30,7 @@ async def _somebody() -> str:
 
 @pytest.mark.parametrize("make", [object, _somebody, lambda: True, lambda: 1.5, lambda: ("U1",)])
 def test_whatever_else_says_who_it_is_is_refused(make: Any) -> None:
-    """An object has the same text for all, or another one each time: both are nobody's name."""
+    """An object has the same text for all, or another one each time: neither identifies a user."""
     said = make()
     with pytest.raises(UsageError, match="user"):
         identified(said)
@@ -40,7 +40,7 @@ def test_whatever_else_says_who_it_is_is_refused(make: Any) -> None:
 
 @pytest.mark.parametrize("login", ["Bearer", "Bearer  ", "Basic", "Bearer null", "Token undefined"])
 def test_a_login_without_a_credential_is_nobody(login: str) -> None:
-    """It is the same for everybody: one would get the response that was made for another."""
+    """It is the same for all users: one would get the response that was made for another."""
     first, second = [identify(None, {"authorization": login}, at) for at in ("::1", "::2")]
     assert first.user is None and first.client != second.client
     assert identify(None, {"authorization": "Bearer a"}, "::1").user is not None
@@ -54,7 +54,7 @@ def test_a_client_may_have_no_address() -> None:
 
 
 def test_a_session_is_who_has_its_cookie() -> None:
-    """Whatever other cookies come with it; an empty one, or another, is nobody."""
+    """Regardless of other cookies; an empty one, or another, identifies no user."""
 
     def user(cookies: str) -> str | None:
         return identify(None, {"cookie": cookies}, "::1", "sid").user

@@ -74,7 +74,7 @@ def test_a_cookie_without_a_name_is_refused() -> None:
 
 
 def test_the_first_policy_that_fits_is_the_one() -> None:
-    """In the order in which they are given; none is nobody's business."""
+    """In the order in which they are given; without a match the request is not guarded."""
     narrow, wide = Policy("POST /a/b", window=1), Policy("POST /a/*", window=2)
     assert match_policy((narrow, wide), "POST", "/a/b") is narrow
     assert match_policy((wide, narrow), "POST", "/a/b") is wide
@@ -163,7 +163,7 @@ def test_the_decorators_pass_a_policy_on() -> None:
 
 
 def test_the_decorators_take_a_policy() -> None:
-    """One policy may serve several views; a route of its own would be ignored, and is refused."""
+    """One policy may serve several views; its own route would be ignored, and is refused."""
 
     def guard(policy: Policy, view: Any, within: Any) -> Any:
         return policy

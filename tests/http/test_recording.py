@@ -45,7 +45,7 @@ def test_what_an_answer_leaves_behind(status: int, replaying: str, otherwise: st
     ],
 )
 def test_an_answer_that_says_later(status: int, headers: Any, body: bytes, is_later: bool) -> None:
-    """By its header, unless it is an error after which nobody knows; or because it is ours."""
+    """By its header, unless it is an error with an unknown outcome; or because it is ours."""
     recording = Recording(1000)
     recording.begin(status, headers)
     recording.add(body)
@@ -93,14 +93,14 @@ LINES = st.text(st.characters(exclude_characters="\r\n\0"), max_size=10)
 
 @given(st.integers(100, 599), st.lists(st.tuples(LINES, LINES), max_size=3), st.binary())
 def test_a_kept_answer_comes_back_as_it_was(status: int, headers: Any, body: bytes) -> None:
-    """Whatever its headers and its body hold."""
+    """For any headers and any body."""
     kept = Response(status, tuple(headers), body)
     assert RESPONSE_CODEC.decode(RESPONSE_CODEC.encode(kept)) == kept
 
 
 @pytest.mark.parametrize("bad", ["a\r\nset-cookie: x=1", "a\nb", "a\rb", "a\0b"])
 def test_a_header_that_would_break_its_line_is_not_given_again(bad: str) -> None:
-    """Whoever can write to the store cannot write headers of their own."""
+    """A program that can write to the store cannot inject headers."""
     for line in (("x-a", bad), (bad, "v")):
         with pytest.raises(ValueError, match="a line break"):
             RESPONSE_CODEC.decode(RESPONSE_CODEC.encode(Response(200, (line,), b"")))
@@ -117,7 +117,7 @@ def test_a_middleware_does_not_store_what_a_router_says(status: int) -> None:
 
 
 def test_a_middleware_stores_what_only_an_endpoint_says() -> None:
-    """409 is nobody's answer to a path that does not exist."""
+    """409 does not come from a path that does not exist."""
     assert Policy("POST /a", window=1, after="replay").outcome(409) == "returned"
 
 

@@ -53,7 +53,7 @@ def test_parts_do_not_run_into_each_other() -> None:
 
 
 def test_a_key_holds_nothing_of_the_request() -> None:
-    """32 hex digits, keyed: another secret, other digits, so nobody can try who it was."""
+    """32 hex digits, keyed: another secret, other digits, so users cannot be guessed."""
     seen = facts(b'{"mail":"a@b.c"}', user="U4711")
     first = submission_of(Policy(window=1), seen, [], b"one")
     other = submission_of(Policy(window=1), seen, [], b"two")
@@ -165,7 +165,7 @@ def test_no_request_makes_the_engine_fail(
     body: bytes, kind: str, method: str, path: str, query: str, user: str | None,
     lines: list[str], use: Any, by: list[str], is_long: bool,
 ) -> None:  # fmt: skip
-    """Whatever bytes and headers come: a key or a refusal, the same for the same, no exception."""
+    """For any bytes and headers: a key or a refusal, the same for the same, no exception."""
     seen = RequestFacts(
         method=method, route="r", path=path, query=query, headers={"content-type": kind},
         body=body, user=user,

@@ -10,7 +10,7 @@ from dibs.claims import open_claims
 
 @pytest.fixture
 def nothing_stays_open() -> Iterator[None]:
-    """Every request ends its claim, whatever becomes of it."""
+    """Every request ends its claim, however it ends."""
     yield
     gc.collect()
     assert open_claims() == 0

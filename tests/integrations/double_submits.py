@@ -36,7 +36,7 @@ POLICY: dict[str, Any] = {
 }
 
 
-# ---- the application, in a process of its own
+# ---- the application, in its own process
 
 
 def serve(framework: str, url: str, database: str, port: int) -> None:
@@ -124,7 +124,7 @@ class Client:
         await asyncio.gather(*[self._try(way) for way in ways], return_exceptions=True)
 
     async def insist(self) -> int:
-        """Try again, as a good client does, until it is done; 409: nobody can say."""
+        """Try again, as a good client does, until it is done; 409: the outcome is unknown."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 with contextlib.suppress(OSError, ValueError):

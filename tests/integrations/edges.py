@@ -143,7 +143,7 @@ def _called_by_wsgi(
         "SERVER_PORT": "80", "SERVER_PROTOCOL": "HTTP/1.1", "wsgi.url_scheme": "http",
         "wsgi.input": io.BytesIO(body), "wsgi.errors": io.StringIO(), "wsgi.version": (1, 0),
         "wsgi.multithread": True, "wsgi.multiprocess": True, "wsgi.run_once": False,
-        # As gunicorn does: whoever reads is told of the end, whether it was the end or not.
+        # As gunicorn does: readers are told of the end, whether it was the end or not.
         "wsgi.input_terminated": True,
     }  # fmt: skip
     for name, value in headers.items():

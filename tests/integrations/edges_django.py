@@ -44,7 +44,7 @@ user_header: str | None = None
 
 
 def route(request: Any, path: str) -> Any:
-    """Whatever the test has built."""
+    """The application that the test has built."""
     return current(request)
 
 

@@ -52,11 +52,11 @@ PHASES = {
     "again": "all is recorded; then its worker is killed as well",
 }
 DOWN = {"sent": "kept", "delivered": "started", "ending": "ended"}
-"""Phases that Redis is down for, up to another place; else it is back before the job goes on."""
+"""Phases that Redis is down for, up to another place; else it is back before the job continues."""
 
 
 class Result(NamedTuple):
-    """What became of a job."""
+    """The outcome of a job."""
 
     runs: int
     done: int
@@ -81,7 +81,7 @@ def expected(framework: str, killed: str, phase: str) -> Result:
     return Result(runs, done, is_free=True)
 
 
-# ---- one framework, in a process of its own
+# ---- one framework, in its own process
 
 
 class Killing:
@@ -103,7 +103,7 @@ class Killing:
         self.nudges = 0
 
     def run(self) -> dict[str, list[Result]]:
-        """Kill in every phase; what became of each job."""
+        """Kill in every phase, and return the outcome of each job."""
         with self._workers():
             self._redeliver()
             pids = self._wait_at_phases()
@@ -213,7 +213,7 @@ class Killing:
             self.client.delete(name)
 
     def _produce(self, keys: list[str]) -> Any:
-        """Send jobs with *keys* from a process of its own, all at once."""
+        """Send jobs with *keys* from a separate process, all at once."""
         child = multiprocessing.get_context("fork").Process(target=self._send, args=(keys,))
         child.start()
         self.producers.append(child)
@@ -276,7 +276,7 @@ class Killing:
 
 
 def try_one(framework: str, killed: str) -> None:
-    """Print what became of the jobs, as JSON."""
+    """Print the outcomes of the jobs, as JSON."""
     config = KEPT if killed == "kept" else ()
     with Server.start() as broker, Server.start(config=config) as store:
         os.environ.update(JOBS_URL=broker.url, JOBS_STORE_URL=store.url, JOBS_FENCES="1")
@@ -289,7 +289,7 @@ def try_one(framework: str, killed: str) -> None:
 
 
 def cell(framework: str, killed: str, phase: str, found: list[list[Any]], wrong: list[str]) -> str:
-    """What stands in the table."""
+    """The text of a table cell."""
     results = [Result(*each) for each in found]
     wanted = expected(framework, killed, phase)
     wrong += [f"{framework}, {killed}, {phase}: {each}" for each in results if each != wanted]
@@ -318,7 +318,7 @@ def rendered(found: dict[tuple[str, str], dict[str, Any]], wrong: list[str]) -> 
 
 
 def run_one(framework: str, killed: str) -> dict[str, Any]:
-    """In a process of its own: each framework has its modules, and its servers."""
+    """In its own process: each framework has its modules, and its servers."""
     command = [sys.executable, "-m", __spec__.name, framework, killed, "--alone"]
     ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(ended.stdout.splitlines()[-1])

@@ -248,7 +248,7 @@ async def test_nobody_gets_the_answer_of_somebody_else_under_asgi(valkey: Server
 async def test_without_a_key_the_unknown_are_told_apart_by_all_that_is_there(
     valkey: Server,
 ) -> None:
-    """Address, cookies, browser: whoever differs in one of them is another person."""
+    """Address, cookies, browser: a client that differs in one of them is another person."""
     people: list[tuple[str | None, dict[str, str]]] = [
         ("10.0.0.1", {"cookie": "session=a"}),
         ("10.0.0.1", {"cookie": "session=b"}),
@@ -424,7 +424,7 @@ async def test_a_cancelled_call_leaves_nothing_behind(valkey: Server) -> None:
 
 
 async def test_it_is_stored_before_the_last_piece_is_sent_under_asgi(valkey: Server) -> None:
-    """Whoever has the whole answer gets a correct answer when they submit again."""
+    """A client that has the whole answer gets a correct answer when it submits again."""
     retries: list[Call] = []
 
     async def sending(message: Any) -> None:

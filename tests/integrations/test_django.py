@@ -193,7 +193,7 @@ def login(get_response: Any) -> Any:
 
 
 def reader(get_response: Any) -> Any:
-    """Reads the body before anybody else does, piece by piece."""
+    """Read the body before the view and other middlewares do, piece by piece."""
 
     def middleware(request: Any) -> Any:
         request.read()
@@ -287,7 +287,7 @@ async def test_of_many_at_once_one_runs_async(valkey: Server) -> None:
 
 
 def test_async_views_under_wsgi(valkey: Server) -> None:
-    """Each thread runs them in an event loop of its own, several at once: guarded all the same."""
+    """Each thread runs them in its own event loop, several at once: guarded all the same."""
     with ThreadPoolExecutor(6) as people:
         clicks = [people.submit(sent, Client(), "/apatient/", {"tea": 1}) for _ in range(6)]
         eventually(lambda: sum(each.done() for each in clicks) == 5, within=90)

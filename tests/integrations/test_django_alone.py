@@ -1,6 +1,6 @@
 """`manage.py alone migrate` and the mixin `Alone`: one process at a time runs a command.
 
-The project is written to a temporary folder, and its commands run in processes of their own.
+The project is written to a temporary folder, and its commands run in their own processes.
 """
 
 import os

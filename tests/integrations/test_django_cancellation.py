@@ -91,7 +91,7 @@ async def test_a_second_cancellation_is_obeyed(valkey: Server, edge: str) -> Non
 
 
 async def test_what_a_view_sets_in_its_context_is_seen_outside(valkey: Server) -> None:
-    """It runs in a task of its own, as if it did not."""
+    """The view runs in its own task, as if it did not."""
     import contextvars
 
     from django.http import JsonResponse

@@ -96,7 +96,7 @@ class LoggedIn(BasePermission):
 
 
 class Curious(BasePermission):
-    """Has to see what was sent before it lets anybody in."""
+    """Reads the body before it grants permission."""
 
     def has_permission(self, request: Any, view: Any) -> bool:
         return "cart" in request.data
@@ -269,7 +269,7 @@ def test_an_answer_that_cannot_be_rendered_frees_the_key(valkey: Server) -> None
 
 @pytest.mark.parametrize("method", ["post", "put"])
 def test_another_file_is_another_payload(method: str) -> None:
-    """Whatever boundary it is sent with; the view gets the file."""
+    """With any boundary; the view gets the file."""
 
     def upload(content: bytes, boundary: str) -> Any:
         file = BytesIO(content)

@@ -199,7 +199,7 @@ async def test_a_body_may_be_called_request(valkey: Server) -> None:
 
 
 async def test_annotations_for_type_checkers_only(valkey: Server) -> None:
-    """A name that exists for nobody else does not keep the request from being found."""
+    """A name that exists only for type checkers does not keep the request from being found."""
     app = FastAPI()
 
     @app.post("/orders", response_model=None)
@@ -553,7 +553,7 @@ async def test_two_routers_with_the_same_paths_are_two_places(valkey: Server) ->
 
 
 async def test_an_application_mounted_in_a_router(valkey: Server) -> None:
-    """Each of its endpoints is a place of its own."""
+    """Each of its endpoints is a separate route."""
     by_cart = once(window=60, after="hold", by=["body.cart"])
     app, api, inner = FastAPI(), APIRouter(), FastAPI()
     for path in ("/orders", "/refunds"):
@@ -591,7 +591,7 @@ async def test_without_install_the_sentence_says_so_in_fastapi() -> None:
 
 
 async def test_who_it_is_may_be_told_by_the_request_in_fastapi(valkey: Server) -> None:
-    """The same key of somebody else is another submission."""
+    """The same key of another user is another submission."""
     app = FastAPI()
 
     @app.post("/orders")

@@ -208,7 +208,7 @@ async def test_an_answer_is_stored_after_its_commit(
 
 
 async def test_a_dependency_may_refuse_at_its_end(valkey: Server, database: Database) -> None:
-    """Whatever it raises is no success, for the client and for the key."""
+    """Any exception of it is a failure, for the client and for the key."""
     app = FastAPI()
     database.error = HTTPException(503, "the database is away")
 

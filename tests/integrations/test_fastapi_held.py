@@ -120,7 +120,7 @@ async def test_a_request_waits_for_the_one_before(valkey: Server) -> None:
 
 
 async def test_several_leases_of_one_request(valkey: Server) -> None:
-    """All or none: where the second is refused, the first is given back; equal ones are one."""
+    """All or none: where the second is refused, the first is released; equal ones are one."""
     app = FastAPI()
     both = [Depends(held("shop:{shop}", ttl=30)), Depends(held("order:{id}", ttl=30))]
 
@@ -160,7 +160,7 @@ async def test_a_field_is_what_the_endpoint_gets(valkey: Server) -> None:
 
 
 async def test_a_field_that_is_not_valid_takes_no_lease(valkey: Server) -> None:
-    """The client gets FastAPI's own 422, whatever is wrong: a number, a missing query, a length."""
+    """The client gets FastAPI's own 422 for every mistake: a number, a missing query, a length."""
     app = FastAPI()
 
     @app.get("/{id}", dependencies=[Depends(held("key:{id}:{q}", ttl=5))])
@@ -235,8 +235,9 @@ class Frames:
 
 
 async def test_the_lease_ends_before_the_last_piece_is_sent(valkey: Server) -> None:
-    """Whoever has the whole response can ask again at once; a stream is held to its end, and what
-    runs in the background is not.
+    """A client that has the whole response can ask again at once.
+
+    A stream is held to its end; background work is not.
     """
     app, afterwards = FastAPI(), list[list[str]]()
 
@@ -267,7 +268,7 @@ async def test_the_lease_ends_before_the_last_piece_is_sent(valkey: Server) -> N
 
 
 async def test_a_lease_that_the_endpoint_releases_is_not_late(valkey: Server) -> None:
-    """With on_late="raise" too: it was given back, not lost, and the answer is sent."""
+    """With on_late="raise" too: it was released, not lost, and the answer is sent."""
     app, frames = FastAPI(), Frames(valkey)
 
     @app.get("/{id}")
@@ -284,7 +285,7 @@ async def test_a_lease_that_the_endpoint_releases_is_not_late(valkey: Server) ->
 
 @pytest.mark.parametrize("how", ["raises", "answers", "leaves", "cancelled"])
 async def test_no_lease_is_left_behind(valkey: Server, how: str) -> None:
-    """Whatever becomes of the endpoint: it raises, refuses, the client leaves, or it is stopped."""
+    """The endpoint raises, refuses, the client leaves, or it is stopped."""
     app, inside = FastAPI(), asyncio.Event()
 
     @app.get("/{id}")

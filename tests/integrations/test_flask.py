@@ -98,7 +98,7 @@ def test_retry_after_is_true_in_flask(dibs: Dibs) -> None:
 
 
 def test_a_retry_gets_the_first_answer_in_flask(dibs: Dibs) -> None:
-    """Status, body and headers of whatever the view returns; never a cookie, whoever set it."""
+    """Status, body and headers of any return value of the view; never a cookie."""
     app = shop(dibs)
     outcomes: dict[str, Any] = {
         "text": "ordered",
@@ -165,7 +165,7 @@ def test_the_same_key_with_another_payload(dibs: Dibs) -> None:
 
 
 def test_blueprints_classes_and_names(valkey: Server) -> None:
-    """Each is a place of its own; events name the rule, never a value of the request."""
+    """Each is a separate route; events name the rule, never a value of the request."""
     events: list[Event] = []
     with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
         app = shop(dibs)
@@ -211,7 +211,7 @@ def test_by_a_part_of_the_path_in_flask(dibs: Dibs) -> None:
 
 
 def test_nobody_gets_the_answer_of_somebody_else_in_flask(dibs: Dibs) -> None:
-    """By login; without a login, the key is nobody's in particular, and not theirs."""
+    """By login; a key without a login belongs to no user, and is not theirs."""
     app = shop(dibs)
     app.post("/orders")(replaying(lambda: "ordered"))
     people: list[tuple[str, dict[str, str]]] = [
@@ -496,7 +496,7 @@ def test_a_form_that_was_read_before_the_view_counts(valkey: Server, dibs: Dibs)
 
 
 def test_a_body_that_was_read_before_is_not_guessed_in_flask(valkey: Server, dibs: Dibs) -> None:
-    """It cannot be compared any more."""
+    """It can no longer be compared."""
     app = shop(dibs)
     app.testing = True
     app.before_request(lambda: request.stream.read() and None)

@@ -91,7 +91,7 @@ def test_signatures_belong_to_a_body(body: bytes, other: bytes, secret: str) -> 
     ],
 )
 def test_the_actor_is_the_user_whatever_the_source(source: object, key: str | None) -> None:
-    """The user, alone or in a group, whatever the source is made of; None: LINE does not say."""
+    """The user, alone or in a group, for any type of source; None: LINE does not say."""
     assert actor_key(source) == key
 
 

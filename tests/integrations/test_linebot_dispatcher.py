@@ -349,7 +349,10 @@ async def test_a_webhook_that_exceeds_the_queue_is_refused_as_a_whole(
 
 
 async def test_side_by_side_without_a_sentence(valkey: Server) -> None:
-    """Without `busy=` nobody waits; with it, a handler may still be exempt. Standby is left out."""
+    """Without `busy=` no event waits; with it, a handler may still be exempt.
+
+    Standby is left out.
+    """
     outcomes, running, both = list[str](), 0, asyncio.Event()
     for options, alone in (({}, None), ({"busy": BUSY}, False)):
         async with AsyncDibs(valkey.url, budget=5) as dibs:

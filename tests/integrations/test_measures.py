@@ -61,7 +61,7 @@ class Measured:
 )
 @pytest.mark.parametrize("guarded", [None, False, True])
 def test_a_wait_is_one_for_all(kind: str, guarded: bool | None) -> None:
-    """Whatever was waited for, and however it ended; 0 s is no wait."""
+    """For anything that was waited for, and any outcome; 0 s is no wait."""
     measured = Measured()
     measured.emit(kind, waited=0.0, guarded=guarded)
     assert measured.waits() == [0, 0, 0]

@@ -108,7 +108,7 @@ def test_every_event_is_counted_by_kind_name_and_guard(valkey: Server) -> None:
 
 
 def test_names_beyond_the_limit_are_counted_together() -> None:
-    """An id that was formatted into a name does not make a series of its own for ever."""
+    """An id that was formatted into a name does not create ever more series."""
     metrics = Metrics(most_names=2)
     for name in ("a", "b", "c", "d"):
         metrics.listener(Event(kind="renewed", name=name, at=0.0))
@@ -193,7 +193,7 @@ def test_a_generator_that_ends_elsewhere_leaves_the_current_span_alone(
 
 
 async def test_an_async_generator_that_is_collected_ends_its_span(valkey: Server) -> None:
-    """The event loop closes it in a task of its own."""
+    """The event loop closes it in its own task."""
     traces = Traces()
 
     async def held() -> AsyncIterator[None]:
@@ -278,7 +278,7 @@ async def test_a_cancelled_hold_ends_its_span(valkey: Server) -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_an_event_loop_that_ends_during_a_hold_does_no_harm(valkey: Server) -> None:
-    """The next loop has spans of its own."""
+    """The next loop has its own spans."""
     traces = Traces()
     dibs = AsyncDibs(valkey.url, budget=5, listeners=[traces.listener])
 
@@ -387,7 +387,7 @@ def test_a_package_that_is_missing_is_named_with_its_extra(
 
 
 async def test_a_run_of_a_scheduled_function_is_a_trace(valkey: Server) -> None:
-    """Of its own, whatever was the current span where the scheduler began."""
+    """Its own trace, regardless of the current span where the scheduler began."""
     traces = Traces()
     ran = asyncio.Event()
     async with AsyncDibs(valkey.url, budget=5, listeners=[traces.listener]) as dibs:

@@ -130,7 +130,7 @@ async def test_cookies_are_sent_once_and_all_of_them(valkey: Server) -> None:
 
 @every_edge
 async def test_tenants_are_apart(valkey: Server, edge: str) -> None:
-    """By what the application says, whatever the spelling of the header."""
+    """By what the application says, in any spelling of the header."""
     async with opened(edge, valkey, site={"user": "x-tenant"}, **REPLAY) as shop:
         for number, tenant in enumerate(("a", "b"), start=1):
             for replayed in (False, True):
@@ -204,7 +204,7 @@ async def test_a_body_at_the_limit_passes_and_one_above_is_a_413(valkey: Server,
 
 
 async def test_a_claim_of_a_crashed_process_is_free_after_its_lease(valkey: Server) -> None:
-    """Nobody has to clean up."""
+    """No cleanup is needed."""
     async with opened("asgi", valkey, lease=0.2, **REPLAY) as shop:
         await shop.post(headers=KEYED)
         [key] = valkey.keys()

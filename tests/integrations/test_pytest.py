@@ -1,4 +1,4 @@
-"""`dibs.integrations.pytest`: its fixtures, in sessions of pytest of their own."""
+"""`dibs.integrations.pytest`: its fixtures, in their own pytest sessions."""
 
 import os
 import re
@@ -148,7 +148,7 @@ def test_a_process_in_which_dibs_is_disabled_fails_too(pytester: pytest.Pytester
 
 
 def test_workers_of_xdist_have_servers_of_their_own(pytester: pytest.Pytester) -> None:
-    """Nobody empties the server of another one's test."""
+    """No test empties the server of another one."""
     test = """
         import os, pathlib, pytest, time
 

@@ -105,7 +105,7 @@ async def test_without_a_handler_of_its_own_a_refusal_stays_what_it_is(valkey: S
 
 
 async def test_a_replay_is_no_refusal(valkey: Server) -> None:
-    """It is the response of the first, whatever its status is handled by."""
+    """It is the response of the first request, also if its status has a handler."""
     app = FastAPI()
     app.add_exception_handler(409, page)
     app.add_exception_handler(fastapi.Refused, page)
@@ -156,7 +156,7 @@ async def test_a_handler_of_starlette_makes_a_page_of_a_refusal(valkey: Server) 
 
 
 async def test_a_page_has_the_headers_of_its_refusal(valkey: Server) -> None:
-    """Without a word of the handler; what it sets itself stays."""
+    """Without any code in the handler; what it sets itself stays."""
     app = shop()
 
     async def bare(request: Request, error: Any) -> Response:

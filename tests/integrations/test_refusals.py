@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("nothing_stays_open")
 
 @every_edge
 async def test_parameters_of_a_key_are_legal_and_mean_nothing(valkey: Server, edge: str) -> None:
-    """The header is a structured field: a string, and whatever is said about it."""
+    """The header is a structured field: a string, with any parameters."""
     async with opened(edge, valkey, **REPLAY) as shop:
         for number, key in enumerate(("abc", '"abc"', '"abc";a=1', '"abc"; a=1;b="x,;y" ;c')):
             reply = await shop.post(headers={"idempotency-key": key})

@@ -44,7 +44,7 @@ async def test_routes_are_exempt_from_a_wildcard(valkey: Server, edge: str) -> N
 
 @every_edge
 async def test_held_without_a_key_replayed_with_one(valkey: Server, edge: str) -> None:
-    """One policy for a form and for an API: each with a window of its own."""
+    """One policy for a form and for an API: each with its own window."""
     both: dict[str, Any] = {"key": "optional", "after": "replay", "keyless": "hold"}
     async with opened(edge, valkey, window=86_400, keyless_window=10, **both) as shop:
         assert [(await shop.post()).status for _ in range(2)] == [201, 429]

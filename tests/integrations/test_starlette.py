@@ -63,7 +63,7 @@ def is_replay(response: httpx.Response) -> bool:
 
 
 class Till:
-    """Endpoints that count, and wait to be let go."""
+    """Endpoints that count, and wait to be released."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -352,7 +352,7 @@ async def test_two_mounts_of_one_application_are_two_places(valkey: Server) -> N
 
 
 async def test_who_it_is_may_be_told_by_the_request_in_starlette(valkey: Server) -> None:
-    """Plain or async; the same key of somebody else is another submission."""
+    """Plain or async; the same key of another user is another submission."""
 
     async def user(request: Request) -> str | None:
         return request.headers.get("x-user")
@@ -483,7 +483,7 @@ class Envelope(BaseHTTPMiddleware):
 
 @pytest.mark.parametrize("when", ["with the app", "before", "after"])
 async def test_other_middlewares_see_a_replay_like_any_answer(valkey: Server, when: str) -> None:
-    """Compression, CORS and what changes answers are outside, in whatever order they are added."""
+    """Compression, CORS and what changes answers are outside, in any order of addition."""
 
     async def order(request: Request) -> Response:
         return Response(b"o" * 2000, 201)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("nothing_stays_open")
 
 @every_edge
 async def test_a_duplicate_waits_for_the_answer_of_the_first(valkey: Server, edge: str) -> None:
-    """It is woken by its end, and gets what came of it; its own work is not done."""
+    """It is woken by its end, and gets its answer; its own work is not done."""
     async with opened(edge, valkey, wait=20, **REPLAY) as shop:
         gate = Gate()
         shop.gate = gate

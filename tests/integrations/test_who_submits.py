@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from dibs import UsageError
-from dibs.integrations._claims import _warn_of_login
+from dibs.integrations._async import claims as async_claims
+from dibs.integrations._sync import claims as sync_claims
 from dibs.testing import Server
 
 from .edges import opened
@@ -26,7 +27,7 @@ COOKIES = ["session=a", "session=a; _ga=GA1.2", "session=resigned", "", "other=1
 async def test_cookies_do_not_decide_about_a_clients_key(
     valkey: Server, edge: str, after: Any
 ) -> None:
-    """A session that is signed anew, a tracker that appears, another address: one execution."""
+    """A session with a new signature, a new tracker, another address: one execution."""
     async with opened(edge, valkey, after=after, key="required") as shop:
         for number, cookie in enumerate(COOKIES):
             headers = {**KEYED, **({"cookie": cookie} if cookie else {})}
@@ -39,7 +40,7 @@ async def test_cookies_do_not_decide_about_a_clients_key(
 
 @every_edge
 async def test_the_application_names_its_session_cookie(valkey: Server, edge: str) -> None:
-    """Then two sessions are two people, whatever else is in the header."""
+    """Then two sessions are two people, regardless of other cookies."""
     site = {"session_cookie": "sid"}
     async with opened(edge, valkey, site=site, **REPLAY) as shop:
         for number, sid in enumerate(("a", "b"), start=1):
@@ -71,7 +72,8 @@ async def test_a_login_that_is_signed_for_each_request_does_not_decide(
     """Such schemes send another Authorization header with every request. A warning asks for
     `user=`, once for a route, and without the header.
     """
-    _warn_of_login.cache_clear()
+    async_claims._warn_of_login.cache_clear()
+    sync_claims._warn_of_login.cache_clear()
     async with opened(edge, valkey, **REPLAY) as shop:
         for number, scheme in enumerate([*SIGNED, "s3cret"]):
             for attempt in range(2):
@@ -89,7 +91,7 @@ async def test_a_login_that_is_signed_for_each_request_does_not_decide(
 async def test_a_login_that_stays_the_same_tells_people_apart(
     valkey: Server, edge: str, scheme: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Two of them with one key are two submissions, and nobody is warned."""
+    """Two of them with one key are two submissions, and there is no warning."""
     async with opened(edge, valkey, **REPLAY) as shop:
         for number, login in enumerate(("a", "b"), start=1):
             for _ in range(2):
@@ -111,7 +113,7 @@ async def test_without_a_key_an_answer_goes_only_to_who_is_known(valkey: Server,
         assert len(shop.runs) == 2
 
 
-# ---- nobody
+# ---- no user
 
 
 @every_edge
@@ -140,7 +142,7 @@ async def test_two_users_without_a_key_are_not_joined(valkey: Server, edge: str)
 
 @pytest.mark.parametrize("edge", ["asgi", "wsgi", "starlette", "fastapi", "flask"])
 async def test_an_empty_secret_or_session_cookie_is_refused(valkey: Server, edge: str) -> None:
-    """It is what a variable of the environment is that nobody has set."""
+    """It is what an unset environment variable yields."""
     for site in ({"secret": ""}, {"secret": b""}, {"session_cookie": ""}):
         with pytest.raises(UsageError, match=r"must not be empty|name of a cookie"):
             async with opened(edge, valkey, site=site):
@@ -149,7 +151,7 @@ async def test_an_empty_secret_or_session_cookie_is_refused(valkey: Server, edge
 
 @every_edge
 async def test_an_empty_user_is_not_known(valkey: Server, edge: str) -> None:
-    """It is nobody's name: it would join all who have none."""
+    """It identifies no user: it would join all users without a name."""
     async with opened(edge, valkey, site={"user": "x-user"}, **REPLAY) as shop:
         for login in ("Bearer a", "Bearer b"):
             headers = {**KEYED, "x-user": "", "authorization": login}

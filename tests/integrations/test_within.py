@@ -374,7 +374,7 @@ async def test_an_endpoint_that_is_cancelled_leaves_nothing(
 async def test_a_client_that_leaves_in_the_middle_has_its_answer_later(
     valkey: Server, database: Database
 ) -> None:
-    """The endpoint goes on, and what it answers is committed."""
+    """The endpoint continues, and its answer is committed."""
     async with opened("fastapi", valkey, database) as till:
         call = Call(till.app, headers={**KEYED, "content-type": "application/json"})
         call.leave_after_body()

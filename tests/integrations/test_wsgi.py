@@ -87,7 +87,7 @@ def test_a_stream_passes_piece_by_piece_and_is_kept(guarded: Any, valkey: Server
 def test_it_is_stored_before_the_last_piece_is_sent_under_wsgi(
     guarded: Any, valkey: Server
 ) -> None:
-    """Whoever has the whole answer can ask again and be told the truth."""
+    """A client that has the whole answer can submit again and gets a correct answer."""
 
     def app(environ: Any, start_response: Any) -> Any:
         start_response("200 OK", [("Content-Length", "4")])

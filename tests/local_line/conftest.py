@@ -27,7 +27,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.fixture(params=[PHONE], ids=["360px"])
 def page(browser: Any, stage: Stage, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """The page at the narrowest width that it promises to fit; it asks nobody but its server."""
+    """The page at the narrowest supported width; it calls only its own server."""
     context = browser.new_context(viewport=request.param, locale="zh-TW")
     context.set_default_timeout(TIMEOUT * 1000)
     page = context.new_page()

@@ -81,7 +81,7 @@ def test_what_was_said_is_there_after_a_reload(page: Any, stage: Stage) -> None:
 
 
 def test_words_are_words(page: Any, stage: Stage) -> None:
-    """Whatever markup somebody sends is shown, not done; addresses can be followed."""
+    """Markup that a user sends is shown as text; addresses are links."""
     evil = "<img src=x onerror=alert(1)><b>粗</b> https://example.com/help。"
     stage.bot.says = lambda event: [text(evil), flex(bubble({"type": "text", "text": evil}))]
     say(page, evil)
@@ -164,7 +164,7 @@ def test_adding_and_blocking(page: Any, stage: Stage) -> None:
 
 
 def test_a_group_is_a_chat_of_its_own(page: Any, stage: Stage) -> None:
-    """Joined once; with and without the person's id; a chat of its own, without a menu."""
+    """Joined once; with and without the person's id; a separate chat, without a menu."""
     stage.show_menu("住家")
     stage.bot.says = lambda event: [text(f"於{event['source']['type']}")]
     say(page, "嗨")
@@ -238,7 +238,7 @@ def test_stickers_pictures_and_places_from_the_bot(page: Any, stage: Stage) -> N
 
 
 def test_a_picture_of_the_bot_is_shown_on_click(browser: Any, stage: Stage) -> None:
-    """Until then nobody is asked for it; what cannot be loaded says so."""
+    """It is not requested until then; if it cannot be loaded, the page says so."""
     file, near, far = io.BytesIO(), "https://near.invalid/p.png", "https://far.invalid/p.png"
     Image.new("RGB", (64, 48), "#1d6660").save(file, "PNG")
     stage.bot.says = lambda event: [
@@ -538,7 +538,7 @@ async def _last_number(line: LocalLine) -> int:
 
 
 def test_a_call_that_is_not_served(page: Any, stage: Stage) -> None:
-    """It stands there in red, and leads to LINE's own page."""
+    """It is shown in red, and links to LINE's own page."""
     with pytest.raises(AssertionError):
         stage.call("POST", "/v2/bot/teleport", json={"to": "moon"})
     row = page.locator("#wire .unknown")
@@ -577,7 +577,7 @@ async def _content(stage: Stage, message_id: str) -> bytes:
 
 
 def test_a_file_and_what_it_could_be(page: Any, stage: Stage) -> None:
-    """A page that somebody sends is saved, not opened."""
+    """An HTML page that a user sends is saved, not opened."""
     page.locator("#file").set_input_files(
         {"name": "evil.html", "mimeType": "text/html", "buffer": b"<script>alert(1)</script>"}
     )
@@ -594,7 +594,7 @@ def test_a_file_and_what_it_could_be(page: Any, stage: Stage) -> None:
 
 
 def test_taken_back_and_answered(page: Any, stage: Stage) -> None:
-    """A message can be quoted in the next one; what is taken back is not shown any more."""
+    """A message can be quoted in the next one; an unsent one is no longer shown."""
     say(page, "錯字")
     row = page.locator(".row.mine").first
     row.hover()
@@ -614,7 +614,7 @@ def test_taken_back_and_answered(page: Any, stage: Stage) -> None:
 
 
 def test_a_bot_is_told_that_it_is_mentioned(page: Any, stage: Stage) -> None:
-    """In a group the bot can be named; it is told that it is meant."""
+    """In a group the bot can be mentioned; the event says so."""
     page.get_by_label("群組", exact=True).check()
     page.get_by_role("button", name="更多").click()
     page.get_by_role("button", name="@ 機器人").click()

@@ -44,7 +44,7 @@ def test_functions_are_short() -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_it_knows_neither_dibs_nor_the_applications(path: Path) -> None:
-    """Whoever installs it gets nothing else; LINE's SDK is read by `coverage` alone, if asked."""
+    """It can be installed alone; LINE's SDK is read by `coverage` alone, if asked."""
     for node in ast.walk(ast.parse(path.read_text())):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and not node.level:

@@ -258,7 +258,7 @@ def local_line_options() -> dict[str, Any]:
 
 
 def test_a_bot_author_asserts_on_what_a_user_saw(local_line: BlockingLine) -> None:
-    """The fixture is there once local-line is installed; its options can be overridden."""
+    """The fixture is available once local-line is installed; its options can be overridden."""
     local_line.connect(weather_bot(local_line))
     ann = local_line.somebody("Ann")
     assert local_line.say("天氣", source=ann).is_ok

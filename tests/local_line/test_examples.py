@@ -54,7 +54,7 @@ def sink(local_line: BlockingLine) -> KitchenSink:
 
 
 def test_fastapi_echo(local_line: BlockingLine) -> None:
-    """What somebody says comes back, and nothing else does."""
+    """A text of a user comes back, and nothing else does."""
     local_line.connect(echo(local_line.secret, configuration(local_line)))
     assert local_line.say("哈囉").is_ok
     assert local_line.send(events.sticker()).is_ok

@@ -72,7 +72,7 @@ def who(page: Any, name: str) -> None:
 
 
 def test_a_liff_page_logs_in(page: Any, local_line: BlockingLine) -> None:
-    """Somebody is chosen at LINE's page; then the page has profile, tokens and context."""
+    """A person is chosen at LINE's page; then the page has profile, tokens and context."""
     who(page, "nobody")
     assert page.evaluate("[liff.getAccessToken(), liff.isInClient(), liff.getOS()]") == [
         None, False, "web",
@@ -182,7 +182,7 @@ def test_line_login_with_a_code(local_line: BlockingLine) -> None:
     ],
 )
 def test_a_login_that_cannot_be_asked_for(local_line: BlockingLine, wrong: dict[str, str]) -> None:
-    """400, with a sentence, and nobody is sent anywhere."""
+    """400, with a sentence, and no redirect."""
     query = {"response_type": "code", "client_id": CHANNEL, "state": "s"}
     query |= {"redirect_uri": "http://127.0.0.1:1/back"} | wrong
     url = f"{local_line.api_base}/oauth2/v2.1/authorize"
@@ -191,7 +191,7 @@ def test_a_login_that_cannot_be_asked_for(local_line: BlockingLine, wrong: dict[
 
 
 def test_a_code_without_the_secret(local_line: BlockingLine) -> None:
-    """A code of LINE Login is worth nothing to somebody who has no secret."""
+    """A code of LINE Login is useless without the secret."""
     uri = "http://127.0.0.1:1/back"
     query = {"response_type": "code", "client_id": CHANNEL, "redirect_uri": uri, "state": "s"}
     with httpx.Client(base_url=local_line.api_base, trust_env=False) as http:

@@ -41,7 +41,7 @@ def check(api: httpx.Client, message: Any) -> httpx.Response:
 
 @pytest.mark.parametrize("name", MESSAGES)
 def test_a_message_with_all_its_fields_and_each_mistake_in_it(name: str, api: httpx.Client) -> None:
-    """The message is accepted; 400 for whatever the descriptions forbid in it."""
+    """The message is accepted; 400 for everything that the descriptions forbid in it."""
     message = MESSAGES[name]
     assert check(api, message).text == "{}"
     rule = {"object": "Message"}

@@ -59,7 +59,7 @@ def test_a_container_is_checked_at_its_lines() -> None:
 
 @pytest.mark.parametrize("wrap", [lambda it: it, lambda it: [it], lambda it: {"messages": [it]}])
 def test_a_message_a_list_and_a_request(wrap: Any) -> None:
-    """Each can be pasted as it stands in a program."""
+    """Each can be pasted as it is written in a program."""
     assert look(json.dumps(wrap(text("早")))).messages == [text("早")]
     wrong = look(json.dumps(wrap({"type": "text"}), indent=1))
     assert wrong.refusal == "The request body has 1 error(s)"
@@ -114,7 +114,7 @@ def test_whatever_is_pasted_gets_an_answer(kind: str) -> None:
 
 @pages
 def test_whatever_is_taken_is_drawn(page: Any, stage: Stage) -> None:
-    """Whatever is left out or null in it."""
+    """With any optional field left out or null."""
     taken = [
         message
         for sample in MESSAGES.values()
@@ -211,7 +211,7 @@ def test_a_tap_shows_what_the_bot_would_get(page: Any, stage: Stage) -> None:
 @pages
 @pytest.mark.parametrize("page", [PHONE, DESK], ids=["360px", "desk"], indirect=True)
 def test_menus_are_listed_and_tried(page: Any, stage: Stage) -> None:
-    """With their names and who sees them; an area shows its event; a new menu is there at once."""
+    """With their names and users; an area shows its event; a new menu is listed at once."""
     opened(page, stage, "menus")
     expect(page.locator("#none")).to_be_visible()
     stage.show_menu("住家", "公司", name="第一頁")

@@ -313,7 +313,7 @@ def test_messages_and_rows_are_items_of_a_list(page: Any, stage: Stage) -> None:
 
 
 def test_the_end_stays_in_sight(page: Any, stage: Stage) -> None:
-    """Whatever takes room below it: a text of many lines, or what else can be sent."""
+    """Also if a text of many lines, or the menu of other kinds, takes room below it."""
     answers(stage, *[text(f"{n}\n\n\n") for n in range(5)])
     say(page, "天氣")
     last = page.locator(".row.bot .said").nth(4)

@@ -66,7 +66,7 @@ async def test_half_a_character_is_refused() -> None:
 async def test_an_app_that_does_not_start_leaves_no_port_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """OSError, the loop goes on, and nobody hangs on a port on which nobody answers."""
+    """OSError, the loop continues, and no client hangs on a port without a server."""
     opened: list[socket.socket] = []
     listen = local._listen  # pyright: ignore[reportPrivateUsage]
 
@@ -92,7 +92,7 @@ async def _awaited(event: asyncio.Event) -> None:
 
 @asynccontextmanager
 async def _visitor(url: str) -> AsyncIterator[httpx.AsyncClient]:
-    """Somebody who has opened the page."""
+    """A visitor who has opened the page."""
     async with httpx.AsyncClient(base_url=url, timeout=TIMEOUT, trust_env=False) as client:
         assert (await client.get("/chat/")).status_code == 200
         yield client

@@ -63,7 +63,7 @@ Json = dict[str, Any]
 
 
 class Bot:
-    """A bot that keeps what it gets, and answers what it is told to."""
+    """A bot that records what it gets, and answers as scripted."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
@@ -92,7 +92,7 @@ class Bot:
 
 
 class Clock:
-    """A time that goes on when it is told to."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000.0
@@ -211,7 +211,7 @@ async def test_event_ids_are_ulids() -> None:
 
 
 async def test_several_events_in_one_webhook() -> None:
-    """One body, each event with an id and a token of its own, from several people, too."""
+    """One body, each event with its own id and token, also from several people."""
     async with stage() as (line, bot):
         other = line.somebody()
         delivery = await line.batch(
@@ -224,7 +224,7 @@ async def test_several_events_in_one_webhook() -> None:
 
 
 async def test_standby_has_no_reply_token() -> None:
-    """Somebody else has the conversation: the mode says so, and nothing can be replied."""
+    """Another module has the conversation: the mode says so, and no reply is possible."""
     async with stage() as (line, bot):
         await line.send(events.text("嗨").in_standby())
         await line.unfollow()
@@ -251,7 +251,7 @@ async def test_taps_do_not_wait_for_each_other() -> None:
 
 
 async def test_what_a_bot_can_do_wrong() -> None:
-    """A status that is not 2xx, silence, and nobody there: told apart, in LINE's words."""
+    """A status that is not 2xx, silence, and no server: told apart, in LINE's words."""
     silence = asyncio.Event()
     async with stage(webhook_timeout=0.3) as (line, bot):
         bot.status = 503
@@ -272,7 +272,7 @@ async def test_what_a_bot_can_do_wrong() -> None:
 
 @pytest.mark.parametrize("how", ["closed", "reset", "not HTTP"])
 async def test_a_bot_that_crashes_at_work(how: str) -> None:
-    """It was there, and gives no answer: that is said, and not that nobody is there."""
+    """It was reachable and sends no answer: that is reported, and not that there is no server."""
 
     async def crash(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -379,7 +379,8 @@ async def test_it_needs_to_know_where_the_bot_is() -> None:
 
 
 async def test_a_reply_through_the_sdk() -> None:
-    """What LINE's own client sends is in the chat, with its quick replies, until more is said."""
+    """What LINE's own client sends is in the chat, with its quick replies, until the next
+    message."""
     items = [{"type": "action", "action": {"type": "message", "label": "臺北", "text": "臺北"}}]
     message = {"type": "text", "text": "哪裡？", "quickReply": {"items": items}}
     async with stage() as (line, bot):
@@ -399,7 +400,7 @@ async def test_a_reply_through_the_sdk() -> None:
 
 
 async def test_a_reply_token_works_once() -> None:
-    """Then it is as good as one that never existed: 400, and nothing is said."""
+    """Then it is like one that never existed: 400, and no message."""
     async with stage() as (line, bot):
         await line.say("嗨")
         token = bot.events[0]["replyToken"]
@@ -551,7 +552,7 @@ async def test_the_quota_is_counted() -> None:
 
 
 async def test_a_push_needs_somebody() -> None:
-    """An id that is none, or that nobody has: 400, in LINE's words."""
+    """A malformed or unknown id: 400, in LINE's words."""
     async with stage() as (line, _), caller(line) as api:
         for to in ("kutemukan", None, 7, "U123", new_id("user").upper()):
             answer = await api.post(PUSH, json={"to": to, "messages": HELLO})
@@ -756,7 +757,7 @@ BAD = [
 
 @pytest.mark.parametrize(("message", "property", "sentence"), BAD)
 async def test_what_line_refuses_is_refused(message: Any, property: str, sentence: str) -> None:
-    """400, and the first mistake stands there with its place, as LINE names it."""
+    """400, and the first error with its place, as LINE names it."""
     with pytest.raises(Refusal) as refused:
         check_messages({"messages": [*HELLO, message]})
     body = json.loads(bytes(refused.value.response().body))
@@ -817,7 +818,7 @@ async def test_flex_is_refused_in_words_of_its_own(
 
 
 def test_a_card_in_a_card_in_a_card() -> None:
-    """Depth is refused, and takes nobody down."""
+    """Too much depth is refused, and breaks nothing."""
     deep = words()
     for _ in range(200):
         deep = box(deep)
@@ -845,7 +846,7 @@ JSON = st.recursive(
 
 @given(st.lists(JSON, min_size=1, max_size=5))
 def test_nothing_that_is_sent_breaks_the_check(messages: list[Any]) -> None:
-    """It is taken or refused, whatever it is."""
+    """Any input is accepted or refused."""
     refused: Refusal | None = None
     try:
         check_messages({"messages": messages})
@@ -888,7 +889,7 @@ def picture(width: int = 2500, height: int = 1686, format: str = "PNG") -> bytes
 
 
 async def test_the_life_of_a_rich_menu_through_the_sdk() -> None:
-    """Made, drawn on, shown to everybody, read back to the byte, and gone."""
+    """Created, drawn on, shown to all users, read back to the byte, and deleted."""
     async with stage() as (line, _):
         configuration = Configuration(host=line.api_base, access_token=TOKEN)
         async with AsyncApiClient(configuration) as client:
@@ -930,7 +931,7 @@ async def upload(
 
 
 async def test_a_picture_is_for_ever_and_needed() -> None:
-    """Without one a menu is shown to nobody; with one it gets no other."""
+    """Without one a menu is not shown; with one it gets no other."""
     async with stage() as (line, _), caller(line) as api:
         id = await made(api)
         early = await api.post(f"/v2/bot/user/all/richmenu/{id}")
@@ -988,7 +989,7 @@ async def test_a_menu_is_checked(change: Json, property: str) -> None:
 
 
 async def test_a_menu_for_one_person() -> None:
-    """It hides what everybody sees, until it is taken away; one call can do it for many."""
+    """It hides the default, until it is unlinked; one call can do it for many."""
     async with stage() as (line, _), caller(line) as api:
         everybody, mine = await made(api), await made(api)
         for id in (everybody, mine):
@@ -1036,8 +1037,10 @@ async def test_menus_have_other_names() -> None:
 
 
 async def test_a_profile_is_for_friends() -> None:
-    """Whoever is none, has blocked the bot, or does not exist: 404. In a group it is enough to
-    be a member."""
+    """Not a friend, a user who has blocked the bot, or an unknown one: 404.
+
+    In a group, members suffice.
+    """
     async with stage() as (line, _), caller(line) as api:
         me = line.me.user_id
         profile = f"/v2/bot/profile/{me}"
@@ -1151,7 +1154,7 @@ async def test_bad_days_on_demand() -> None:
 
 
 async def test_the_journal_keeps_secrets() -> None:
-    """Printed, it names nobody; the page gets all of it, but for the secrets of the channel."""
+    """Its `repr` names no person; the page gets all of it, except the secrets of the channel."""
     async with stage() as (line, bot), caller(line) as api:
         await line.say("嗨")
         await api.get(f"/v2/bot/profile/{line.me.user_id}")
@@ -1191,7 +1194,7 @@ async def test_waiting_for_the_bot_has_an_end() -> None:
 
 
 async def test_sixty_people_at_once() -> None:
-    """60 people at once, each with a webhook of their own, and each answered in their own chat."""
+    """60 people at once, each with their own webhook, and each answered in their own chat."""
     async with stage(webhook_timeout=TIMEOUT) as (line, bot):
         people = [line.somebody() for _ in range(60)]
         said = [line.say(f"第 {n} 位", source=who) for n, who in enumerate(people)]
@@ -1211,7 +1214,7 @@ async def test_sixty_people_at_once() -> None:
 
 @asynccontextmanager
 async def visitor(line: LocalLine) -> AsyncIterator[httpx.AsyncClient]:
-    """Somebody who has opened the page."""
+    """A visitor who has opened the page."""
     base = line.page_url.removesuffix("/chat/")
     async with httpx.AsyncClient(
         base_url=base, timeout=TIMEOUT, trust_env=False, verify=False
@@ -1222,8 +1225,11 @@ async def visitor(line: LocalLine) -> AsyncIterator[httpx.AsyncClient]:
 
 
 class EventStream:
-    """The events that the page receives. On a bare connection: what a client library leaves
-    unread it closes some time later, in a task of its own."""
+    """The events that the page receives.
+
+    On a bare connection: a client library closes what is left unread some time later, in its own
+    task.
+    """
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._port = client.base_url.port
@@ -1288,7 +1294,7 @@ async def test_a_page_that_is_too_slow_is_told_everything_again() -> None:
 
 
 async def test_visitors_have_phones_of_their_own() -> None:
-    """Nobody sees what another says, in the 1:1 chat or in the group."""
+    """Visitors do not see each other's messages, in the 1:1 chat or in the group."""
     async with stage() as (line, bot), visitor(line) as one, visitor(line) as two:
         for client in (one, two):
             for place in ("private", "group", "anonymous"):
@@ -1329,7 +1335,7 @@ async def test_the_page_is_not_believed(verb: str, given: Any, status: int) -> N
 
 
 async def test_who_has_not_opened_the_page_and_a_missing_bot() -> None:
-    """Whoever has not opened the page has no phone; without a bot, nothing can be said."""
+    """A visitor who has not opened the page has no phone; without a bot, nothing can be said."""
     async with stage() as (line, bot), visitor(line) as client:
         base = line.page_url.removesuffix("/chat/")
         async with httpx.AsyncClient(base_url=base, trust_env=False, verify=False) as other:
@@ -1365,7 +1371,7 @@ async def test_it_is_mounted_in_an_app_with_limits_of_its_own() -> None:
 
 
 async def test_menus_are_switched_on_the_phone() -> None:
-    """A tap on what switches: another menu is there, and the bot gets an event that says which."""
+    """A tap that switches: another menu is shown, and the bot gets an event that says which."""
     async with stage() as (line, bot), visitor(line) as client, caller(line) as api:
         id = await made(api)
         await upload(api, id, picture())
@@ -1385,7 +1391,7 @@ async def test_menus_are_switched_on_the_phone() -> None:
 
 
 async def test_the_panel_opens_the_bot_when_it_is_needed() -> None:
-    """Whoever opens the page waits for it, and is told if it does not come."""
+    """A visitor who opens the page waits for it, and is told if it does not start."""
     opened: list[str] = []
 
     async def open_bot() -> None:

@@ -91,7 +91,7 @@ async def test_what_was_taken_back_is_not_shown() -> None:
 
 
 async def test_a_picture_can_be_downloaded_as_it_was_sent() -> None:
-    """To the byte, by whoever has the token; nobody else."""
+    """To the byte, and only with the token."""
     file = io.BytesIO()
     Image.new("RGB", (300, 200), "#a8471f").save(file, "PNG")
     async with stage() as (line, bot), caller(line) as api, caller(line, "stolen") as thief:
@@ -154,7 +154,7 @@ async def test_a_narrowcast_goes_to_an_audience() -> None:
     ids=str,
 )
 async def test_what_a_narrowcast_refuses(change: Json) -> None:
-    """400, and nobody gets anything."""
+    """400, and no user gets anything."""
     async with stage() as (line, _), caller(line) as api:
         ann = line.somebody()
         body = {"messages": HELLO} | change
@@ -163,7 +163,10 @@ async def test_what_a_narrowcast_refuses(change: Json) -> None:
 
 
 async def test_a_narrowcast_to_nobody_fails_later() -> None:
-    """It is accepted; its progress says that there were too few. Nobody here has told an age."""
+    """It is accepted; its progress says that there were too few recipients.
+
+    No age is known here.
+    """
     async with stage() as (line, _), caller(line) as api:
         line.somebody()
         body: Json = {"messages": HELLO, "filter": {"demographic": {"type": "gender"}}}
@@ -190,7 +193,7 @@ async def test_a_retry_key_is_accepted_once_by_every_way_to_send(kind: str) -> N
 
 
 async def test_the_quota_counts_everybody_who_gets_it() -> None:
-    """Replies cost nothing; what would be too much is not sent to anybody."""
+    """Replies cost nothing; a message that would exceed the quota is not sent at all."""
     async with stage(quota=3) as (line, bot), caller(line) as api:
         users = [line.somebody().chat_id for _ in range(2)]
         body: Json = {"to": users, "messages": HELLO * 2}
@@ -205,7 +208,7 @@ async def test_the_quota_counts_everybody_who_gets_it() -> None:
 
 
 async def test_a_plan_without_a_quota_says_so() -> None:
-    """A plan without an end says so."""
+    """A plan without a limit says so."""
     async with stage(quota=None) as (line, _), caller(line) as api:
         assert (await api.get(f"{SEND}/quota")).json() == {"type": "none"}
 
@@ -214,7 +217,8 @@ async def test_a_plan_without_a_quota_says_so() -> None:
 
 
 async def test_too_many_calls_are_refused_as_line_does() -> None:
-    """By route and method, as in LINE's table: 429 in LINE's words; after the time it goes on."""
+    """By route and method, as in LINE's table: 429 in LINE's words; after the time calls work
+    again."""
     clock = Clock()
     async with stage(clock=clock) as (line, _), caller(line) as api:
         for _ in range(60):
@@ -276,7 +280,7 @@ async def test_who_is_logged_in() -> None:
         form = {"id_token": login.id_token, "client_id": "1600000001", "nonce": "n"}
         claims = (await api.post("/oauth2/v2.1/verify", data=form)).json()
         assert (claims["sub"], claims["aud"], claims["name"]) == (ann.user_id, "1600000001", "Ann")
-        assert (await api.get("/v2/profile")).status_code == 401  # the bot's token is nobody's
+        assert (await api.get("/v2/profile")).status_code == 401  # the token is the bot's
         clock.now += 3601
         late = await api.post("/oauth2/v2.1/verify", data=form)
         assert (late.status_code, late.json()["error_description"]) == (400, "IdToken expired.")
@@ -341,7 +345,7 @@ async def test_a_long_body_is_not_kept() -> None:
 
 
 def test_a_command_for_a_terminal() -> None:
-    """Quoted for a shell, whatever somebody has written."""
+    """Quoted for a shell, for any text."""
     body = json.dumps({"text": "it's `rm`; $HOME"}).encode()
     call = Call(0.0, "POST", "/v2/bot/message/push", 200, 0.0, "id", sent=body, path="/v2/a?b=c&d")
     command = wire.details(call, "http://127.0.0.1:8800")["curl"]

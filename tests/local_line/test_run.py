@@ -360,7 +360,7 @@ def test_a_program_that_was_killed() -> None:
 async def test_a_program_that_does_not_end_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C ends both, whatever the bot does with the signal."""
+    """Ctrl-C ends both, even if the bot ignores the signal."""
     monkeypatch.setattr("local_line.processes.GRACE", 0.1)
     ready = tmp_path / "ready"
     code = (

@@ -98,7 +98,8 @@ async def test_all_that_a_bot_has_made_is_there_after_a_restart(tmp_path: Path) 
 
 @pytest.mark.only_on("linux", "darwin")
 def test_what_was_said_survives_a_kill(tmp_path: Path) -> None:
-    """It is in the file soon after, also without an orderly end; nobody else can read the file."""
+    """It is in the file soon after, also without an orderly end; other users cannot read the
+    file."""
     file = tmp_path / "line.json"
     options = ["--state", str(file), "--port", "0", "--webhook", "http://127.0.0.1:9/"]
     with command(*options) as (process, said):

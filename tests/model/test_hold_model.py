@@ -1,4 +1,4 @@
-"""A real server against a model of ten lines: whatever users do, in whatever order."""
+"""A real server against a model of ten lines: any actions of users, in any order."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Claims on a real server against a simple model: whatever users do, in whatever order."""
+"""Claims on a real server against a simple model: any actions of users, in any order."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -100,7 +100,7 @@ class Model(RuleBasedStateMachine):
             assert there.by is FOREIGN or 0 < caught.value.retry_after <= longest
 
     def _is_known(self, there: Record, user: int) -> bool:
-        """Whether the process of *user* itself has it, and asks nobody."""
+        """Whether the process of *user* itself has it, and makes no request."""
         return isinstance(there.by, Mine) and self._user_of(there.by) == user
 
     # ---- while it runs
@@ -180,7 +180,7 @@ class Model(RuleBasedStateMachine):
         self.is_full = False
         self.server.client().config_set("maxmemory", 0)
 
-    # ---- what nobody wants
+    # ---- faults
 
     @precondition(lambda self: self.open)
     @rule(which=WHICH)

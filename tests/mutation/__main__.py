@@ -42,7 +42,7 @@ MODULES = [
         "leases", "claim", "loader", "values", "scheduled",
     )),
     *(f"src/dibs/_http/{name}.py" for name in ("submission", "policy", "responses")),
-    "src/dibs/integrations/_claims.py",
+    "src/dibs/integrations/_async/claims.py",
 ]  # fmt: skip
 
 

@@ -28,7 +28,7 @@ _OUTCOMES = {SURVIVED: "survived", KILLED: "killed", UNCHANGED: "unchanged"}
 
 
 class Tried(NamedTuple):
-    """What became of a mutant."""
+    """The outcome of a mutant."""
 
     outcome: str
     """killed, hangs, died; survived; unchanged: it could not be put into the running code."""

@@ -14,6 +14,7 @@ from dibs import AsyncDibs, LeaseLost, Unavailable
 from dibs._core.capabilities import Negotiation
 from dibs._core.connection import Limits
 from dibs._transport.handshake import open_async
+from dibs._transport.multiplexed import AsyncConnection
 from dibs._transport.targets import parse_target
 from dibs.testing import Certificates, FaultProxy, Server, aeventually
 
@@ -109,7 +110,7 @@ async def test_a_hold_is_cancelled_at_every_suspension(
             if not await run_cancelled_at(step, scenario(dibs)):
                 assert step > 0
                 return
-            # The same object goes on working, and at once.
+            # The same object works at once afterwards.
             async with dibs.hold("user:1", ttl=60, wait=5):
                 pass
         await nothing_is_left(valkey)
@@ -137,7 +138,7 @@ async def test_a_permit_is_cancelled_at_every_moment(valkey: Server, way: Any) -
 
 
 async def test_a_waiter_elsewhere_is_cancelled_and_leaves_the_holder_alone(valkey: Server) -> None:
-    """Waiting for somebody else's key, cancelled at every suspension: the key stays theirs."""
+    """Waiting for another holder's key, cancelled at every suspension: the key stays theirs."""
     async with AsyncDibs(valkey.url, budget=5) as other, other.hold("user:1", ttl=60) as lease:
         for step in range(8):
             async with AsyncDibs(valkey.url, budget=5) as dibs:
@@ -247,7 +248,7 @@ async def test_two_lost_leases_around_one_body(valkey: Server) -> None:
 
 
 async def test_a_repeated_acquire_whose_caller_is_cancelled(valkey: Server) -> None:
-    """The second connection takes the key: it is given back, and the first copy takes nothing."""
+    """The second connection takes the key: it is released, and the first copy takes nothing."""
     with FaultProxy(valkey.port) as proxy:
         async with AsyncDibs(proxy.url, budget=4) as dibs:
             await dibs.peek("warm:up")
@@ -273,7 +274,10 @@ def test_an_opening_over_tls_that_is_cancelled_leaves_no_transport(
     """pytest fails a test that leaves one to the garbage collector, which closes it late."""
 
     async def open_and_close(place: Any) -> None:
-        (await open_async(place, Negotiation(), Limits.of(5), Mock(), Mock())).abort()
+        opened = await open_async(
+            place, Negotiation(), Limits.of(5), lambda each: AsyncConnection(each, Mock(), Mock())
+        )
+        opened.abort()
 
     async def cancel_at(step: int, place: Any) -> bool:
         with contextlib.suppress(asyncio.CancelledError):
@@ -321,7 +325,7 @@ async def test_a_caller_that_tries_and_tries_does_not_starve_the_others(own_serv
 
 
 def test_a_dibs_may_live_through_several_event_loops(valkey: Server) -> None:
-    """asyncio.run() again and again with one AsyncDibs: it connects anew, renewals included."""
+    """asyncio.run() again and again with one AsyncDibs: it reconnects, renewals included."""
     dibs = AsyncDibs(valkey.url, budget=5)
 
     async def work() -> bool:

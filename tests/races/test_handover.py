@@ -10,7 +10,7 @@ from .cancelling import MOST_STEPS, run_cancelled_at
 
 
 async def test_a_hand_over_is_cancelled_at_every_suspension(valkey: Server) -> None:
-    """Either the key is free, or the token continues it: never a key that nobody can end."""
+    """Either the key is free, or the token continues it: never a key without an owner."""
     for step in range(MOST_STEPS):
         tokens: list[str] = []
         async with AsyncDibs(valkey.url, budget=5) as web, AsyncDibs(valkey.url, budget=5) as dibs:

@@ -14,7 +14,7 @@ import pytest
 from dibs import Dibs
 from dibs._core.request import Request
 from dibs._transport import pooled
-from dibs._transport.thread_connection import ThreadConnection
+from dibs._transport.pool import ThreadConnection
 from dibs.testing import Server, eventually
 
 

@@ -1,4 +1,4 @@
-"""Leaders in processes of their own: resigned, killed and stopped; the fences grow."""
+"""Leaders in their own processes: resigned, killed and stopped; the fences grow."""
 
 from contextlib import ExitStack
 
@@ -8,7 +8,7 @@ from dibs.testing import Server
 from tests.handovers import Election, Measured, kill, resign, stop
 
 LONG = 60.0
-"""A ttl within which nobody is elected unless the leader gives up its lease."""
+"""A ttl within which there is no election unless the leader releases its lease."""
 
 
 @pytest.mark.parametrize(("fault", "ttl"), [(resign, LONG), (kill, 1.5), (stop, 1.5)])

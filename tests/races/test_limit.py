@@ -99,7 +99,7 @@ def _lines(file: Path) -> int:
 
 
 async def test_all_permits_are_used_at_once(valkey: Server) -> None:
-    """Nobody waits while a permit is free: with as many as there are permits, all are inside."""
+    """No caller waits while a permit is free: with as many as there are permits, all are inside."""
     import asyncio
 
     inside, most, all_used = 0, 0, asyncio.Event()

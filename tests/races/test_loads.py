@@ -18,7 +18,7 @@ Spawn = Callable[..., Child]
 
 
 class Background(threading.Thread):
-    """A call on a daemon thread, so that one that hangs is nobody's problem."""
+    """A call on a daemon thread, so that one that hangs does not block the tests."""
 
     def __init__(self, work: Callable[..., Any], *args: Any) -> None:
         super().__init__(daemon=True)
@@ -165,7 +165,7 @@ async def test_nothing_stays_of_a_flight_whose_first_caller_left(valkey: Server)
 
 
 async def test_nothing_stays_of_values_in_memory_that_changed(valkey: Server) -> None:
-    """local: many invalidations of one key, many keys that are deleted: nobody listens any more."""
+    """local: many invalidations of one key, many deleted keys: no callback stays behind."""
     async with AsyncDibs(valkey.url, budget=10) as dibs:
 
         @dibs.cached("menu:{name}", ttl=60, local=True)
@@ -187,7 +187,7 @@ async def test_nothing_stays_of_values_in_memory_that_changed(valkey: Server) ->
 
 
 async def test_nobody_listens_for_values_that_are_not_kept(valkey: Server) -> None:
-    """Not in memory, because they are stale; nor any more, because the wait was over."""
+    """Not stored in memory, because they are stale; or no longer, because the wait was over."""
     is_loading = asyncio.Event()
 
     async def load() -> int:
@@ -355,7 +355,7 @@ def test_a_process_that_was_stopped_reads_nothing_old_from_memory(
 
 
 def test_a_load_that_hangs_in_a_thread_does_not_block_its_key(valkey: Server) -> None:
-    """Those who wait get TimeoutError after load_timeout; whoever comes next loads anew."""
+    """Waiters get TimeoutError after load_timeout; the next caller starts a new load."""
     hanging, loads = threading.Event(), 0
 
     with Dibs(valkey.url, budget=10) as dibs:

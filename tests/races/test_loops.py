@@ -1,7 +1,7 @@
 """One AsyncDibs in one event loop after another, as the workers of job queues use it.
 
-A loop that is closed takes its tasks along without a word: unlike `asyncio.run`, nobody cancels
-them, so nothing that they were to undo is undone.
+A closed loop drops its tasks silently: unlike with `asyncio.run`, they are not cancelled, so their
+cleanup does not run.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ def loops_are_cut_off() -> Iterator[None]:
 
 
 def in_a_loop(work: Callable[[], Awaitable[Any]]) -> Any:
-    """Run *work* in a loop of its own, which is then closed, whatever else runs in it."""
+    """Run *work* in its own loop, which is then closed, even if other tasks run in it."""
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda loop, context: None)
     try:
@@ -59,7 +59,7 @@ def test_a_hold_is_renewed_in_the_next_loop(valkey: Server) -> None:
 
 
 def test_a_claim_is_renewed_in_the_next_loop(valkey: Server) -> None:
-    """The second job of a worker takes longer than its lease: nobody else gets it."""
+    """The second job of a worker takes longer than its lease: no other caller gets it."""
     dibs = AsyncDibs(valkey.url, budget=5)
 
     @dibs.once("job:{number}", window=60, lease=0.6)
@@ -206,7 +206,7 @@ def test_requests_that_were_cut_off_do_not_disturb_the_next_loop(proxy: FaultPro
 
 
 def test_a_coroutine_that_is_not_run_by_asyncio() -> None:
-    """Trio, or a loop of somebody's own: the error names what is missing."""
+    """Trio, or a custom loop: the error names what is missing."""
     dibs = AsyncDibs("redis://127.0.0.1:1")
 
     async def load() -> int:
@@ -223,7 +223,7 @@ def test_a_coroutine_that_is_not_run_by_asyncio() -> None:
 
 
 def test_closing_in_another_loop_than_it_was_used_in(valkey: Server) -> None:
-    """close() has nobody to wait for, and says nothing."""
+    """close() has no task to wait for, and logs nothing."""
     dibs = AsyncDibs(valkey.url, budget=5)
     kept: list[Any] = []
 
@@ -240,7 +240,7 @@ def test_closing_in_another_loop_than_it_was_used_in(valkey: Server) -> None:
 def test_an_outage_that_outlives_its_loop_ends_in_the_log(
     own_server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One WARNING and one INFO for each outage, whichever loop meets its end."""
+    """One WARNING and one INFO for each outage, in whichever loop it ends."""
     caplog.set_level(logging.INFO, logger="dibs")
     dibs = AsyncDibs(own_server.url)
 
@@ -264,7 +264,7 @@ def test_an_outage_that_outlives_its_loop_ends_in_the_log(
 def test_a_loop_that_is_closed_while_a_connection_is_opened(
     start_server: Callable[..., Server], tls: bool
 ) -> None:
-    """At whatever step: nothing is left that complains, and the next loop has a connection."""
+    """At any step: nothing is left that complains, and the next loop has a connection."""
     server = start_server("redis7", tls=tls)
     for steps in range(0, 40, 3):
         dibs = AsyncDibs(server.tls_url if tls else server.url, budget=5)

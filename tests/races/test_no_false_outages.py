@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from dibs import AsyncDibs, Dibs, Duplicate, Event
-from dibs._transport.async_connection import AsyncConnection
 from dibs._transport.handshake import open_async
+from dibs._transport.multiplexed import AsyncConnection
 from dibs.testing import Child, FaultProxy, Server, aeventually, eventually
 from tests.topologies import open_slot, slot_of, start_cluster
 
@@ -448,7 +448,7 @@ def test_threads_on_tls_read_every_reply_as_their_own(start_server: Start) -> No
 
 
 async def test_a_hung_server_costs_tasks_one_budget_once(own_server: Server) -> None:
-    """Twenty tasks wait for one budget together; whoever comes afterwards does not wait."""
+    """Twenty tasks wait for one budget together; later callers do not wait."""
     report = Report()
     async with AsyncDibs(own_server.url, budget=BUDGET, listeners=[report]) as dibs:
         await until_connected(dibs)
@@ -472,9 +472,9 @@ async def recovered(dibs: AsyncDibs) -> None:
 
 
 def test_a_hung_server_costs_threads_one_budget_once(own_server: Server) -> None:
-    """Twenty threads wait for one budget together; whoever comes afterwards does not wait.
+    """Twenty threads wait for one budget together; later callers do not wait.
 
-    What they are told is that the server is silent, not that there are too many of them.
+    They are told that the server is silent, not that there are too many of them.
     """
     report = Report()
     with (

@@ -1,4 +1,5 @@
-"""Many submit the same at once: one does it, whatever happens to it."""
+"""Many concurrent submissions of the same work: it is done once, whatever happens to the first
+one."""
 
 import asyncio
 import itertools
@@ -147,7 +148,7 @@ def claim_and_report(url: str, lease: float) -> None:
 
 
 def replayed(dibs: Dibs, after: After = "replay") -> Any:
-    """What comes of claiming it: who did it, here or before. Duplicate: it is being done."""
+    """The result of claiming it: who did it, here or before. Duplicate: it is being done."""
     with dibs.claim("order:1", window=60, lease=30, after=after) as claim:
         return claim.result if claim.replayed else claim.complete("mine")
 

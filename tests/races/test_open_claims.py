@@ -1,4 +1,4 @@
-"""The claims that are open: here, and in the process; and those that nobody ends."""
+"""The open claims of a client and of a process; and those that are never ended."""
 
 import asyncio
 import contextlib
@@ -119,8 +119,8 @@ def test_clearing_gives_up_what_was_left_open(valkey: Server) -> None:
 
 
 async def test_clearing_leaves_a_creators_claims_alone(valkey: Server) -> None:
-    """A job that was started inside a claim tidies up behind itself: the claim goes on, is kept
-    alive, and its result is kept."""
+    """A job that was started inside a claim cleans up after itself: the claim continues, is
+    renewed, and its result is stored."""
     async with AsyncDibs(valkey.url, budget=5) as dibs:
 
         async def job() -> int:
@@ -153,11 +153,11 @@ def test_clearing_in_one_thread_leaves_the_others_alone(valkey: Server) -> None:
             assert current_claims() == (claim,) and claim.is_open
 
 
-# ---- nobody has it any more
+# ---- claims without an owner
 
 
 def test_a_claim_that_nobody_has_is_leaked(valkey: Server) -> None:
-    """An __enter__ without an __exit__: reported, not kept alive any more, free after its lease."""
+    """An __enter__ without an __exit__: reported, no longer renewed, free after its lease."""
     events: list[Event] = []
     with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
         dibs.claim("order:1", window=60, lease=2).__enter__()
@@ -206,7 +206,7 @@ def test_a_generator_that_nobody_finishes_ends_its_claim(valkey: Server) -> None
 
 
 def test_a_listener_that_raises_does_not_stop_the_garbage(valkey: Server) -> None:
-    """Whatever a listener does with the news, the claim is gone."""
+    """Also if a listener raises, the claim is collected."""
 
     kinds: list[str] = []
 
@@ -327,7 +327,7 @@ def fork_inside_a_claim(url: str) -> list[object]:
 
 
 def test_a_forked_child_never_ends_its_parents_claim(valkey: Server, spawn: Spawn) -> None:
-    """In the child it is over, and nobody's; the parent goes on, and its result is kept."""
+    """In the child it is over, and has no owner; the parent continues, and its result is stored."""
     child, parent = spawn(fork_inside_a_claim, valkey.url).result()
     assert child == "[False, 0, 0, False, False, 0, True, 1]"
     assert parent == [True, 1, 1]

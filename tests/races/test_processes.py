@@ -134,8 +134,10 @@ def fork_with_a_lease(url: str) -> dict[str, object]:
 
 
 def test_a_forked_child_leaves_its_parents_lease_alone(valkey: Server, spawn: Spawn) -> None:
-    """After fork: the child never releases, extends or renews the parent's lease, nor shares its
-    connection; it works with connections of its own, and the parent goes on."""
+    """After fork the child never releases, extends or renews the parent's lease.
+
+    It does not share its parent's connection either; it opens its own, and the parent continues.
+    """
     said = spawn(fork_with_a_lease, valkey.url).result()
     # In the child: lost, not released, not extended, the key is busy (the parent's), own key works.
     assert said == {"child": "[True, False, False, True, True]", "parent": True}
@@ -175,7 +177,8 @@ def fork_with_asyncio(url: str) -> object:
 def test_a_forked_child_of_an_event_loop_has_its_own_connection(
     valkey: Server, spawn: Spawn
 ) -> None:
-    """The same for asyncio: a loop of its own in the child, the parent's line undisturbed."""
+    """The same for asyncio: the child has its own loop, and the parent's connection is not
+    disturbed."""
     said = spawn(fork_with_asyncio, valkey.url).result()
     assert json.dumps(said) == json.dumps(["[True, True]", True, True])
 
@@ -249,5 +252,5 @@ def fork_with_a_leader_and_a_scheduler(url: str) -> list[object]:
 def test_a_forked_child_that_leaves_the_block_ends_neither_leader_nor_scheduler(
     valkey: Server, spawn: Spawn
 ) -> None:
-    """It does not wait for the threads of its parent, and reports nobody as deposed."""
+    """It does not wait for the threads of its parent, and reports no leader as deposed."""
     assert spawn(fork_with_a_leader_and_a_scheduler, valkey.url).result() == [True, "[]"]

@@ -79,7 +79,7 @@ def test_a_fire_is_taken_over_from_a_machine_that_died(valkey: Server, spawn: Sp
 def test_a_machine_that_was_stopped_does_not_undo_what_others_recorded(
     valkey: Server, spawn: Spawn
 ) -> None:
-    """It goes on when its fire was taken over: its own end is late, and moves nothing back."""
+    """It resumes when its fire was taken over: its own end is late, and moves nothing back."""
     valkey.client().set("scheduled-last:work", f"{NOON - 60:.0f}000 web-1:1")
     first = spawn(machine, valkey.url, NOON, 60, True)
     assert begun(first)[0] == "begin"
@@ -128,7 +128,7 @@ async def test_a_run_that_is_cancelled_at_the_end_is_taken_over_at_once(valkey: 
 
 
 async def test_a_scheduler_ends_with_the_tasks_that_its_loop_cancels(valkey: Server) -> None:
-    """As `asyncio.run` cancels all that is left, and waits for it: nothing goes on."""
+    """As `asyncio.run` cancels all tasks, and waits for them: nothing continues."""
     events: list[Event] = []
     async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
 
@@ -276,7 +276,7 @@ def test_a_runner_says_what_it_cannot_find(
 def test_a_runner_passes_on_what_is_wrong_inside_of_a_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A module that is there and lacks another one is not a module that is not there."""
+    """An existing module that lacks another one is not reported as missing."""
     (tmp_path / "broken_program.py").write_text("import nothing_of_the_kind")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="nothing_of_the_kind"):

@@ -64,7 +64,7 @@ def use_in_two_loops(url: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_child_watches_for_itself(start_server: StartServer, tmp_path: Path) -> None:
-    """It leaves the old master as its parent does, on connections of its own."""
+    """It leaves the old master as its parent does, on its own connections."""
     with sentinel_service(start_server, tmp_path, replicas=1, sentinels=1) as service:
         with Dibs(service.url, budget=2) as dibs:
             assert dibs.try_hold("user:1", ttl=60) is not None

@@ -32,7 +32,7 @@ def use_it_inside_its_own_lock(url: str) -> list[bool]:
 
 
 def test_a_handler_does_not_wait_for_its_own_thread(valkey: Server, spawn: Spawn) -> None:
-    """The interrupted code has the lock: the handler goes on, it does not wait for ever."""
+    """The interrupted code has the lock: the handler continues, it does not wait for ever."""
     assert spawn(use_it_inside_its_own_lock, valkey.url).result(within=90) == [True, True, True]
 
 
@@ -126,7 +126,7 @@ def read_a_changed_value_while_signals_come(url: str, server: str) -> list[int]:
 
 
 def test_signals_do_not_hide_a_silent_connection(own_server: Server, spawn: Spawn) -> None:
-    """A read of a socket that is interrupted begins anew, and with it the wait of the kernel."""
+    """An interrupted read of a socket starts again, and with it the wait of the kernel."""
     with FaultProxy(own_server.port) as line:
         child = spawn(read_a_changed_value_while_signals_come, line.url, own_server.url)
         assert child.line() == "read"
@@ -175,7 +175,7 @@ def meet_a_hung_server_while_signals_come(url: str, armed: str) -> list[object]:
 @pytest.mark.only_on("linux")
 @pytest.mark.parametrize("armed", ["before", "after"])
 def test_signals_do_not_stretch_the_budget(own_server: Server, spawn: Spawn, armed: str) -> None:
-    """A profiler's timer, every 2 ms: the wait of the kernel would begin anew with each signal.
+    """A profiler's timer, every 2 ms: the wait of the kernel would restart with each signal.
 
     Signals are the clock here: if the machine is slow, fewer of them are handled.
     """
@@ -240,7 +240,7 @@ def test_a_renewer_that_cannot_be_started_once(
 def test_a_load_whose_lock_cannot_be_kept_alive_frees_it(
     valkey: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The value is loaded all the same, and whoever comes next does not wait for the lock."""
+    """The value is loaded all the same, and the next caller does not wait for the lock."""
     refusing_threads(monkeypatch, RuntimeError("can't start new thread"), 1)
     with Dibs(valkey.url, budget=5) as dibs:
         assert dibs.get_or_load("menu:1", lambda: 1, ttl=60, lock_ttl=60) == 1
@@ -296,7 +296,7 @@ def test_a_handler_that_raises_while_the_renewer_starts(
 def test_a_handler_that_raises_before_the_block_begins(
     valkey: Server, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    """Nobody can end what nobody was given: it is not renewed, and the key is free again."""
+    """The caller has no lease to end: it is not renewed, and the key is free again."""
 
     def keep_and_raise(renewer: Renewer, lease: LeaseState) -> None:
         keep(renewer, lease)

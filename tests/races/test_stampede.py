@@ -92,7 +92,7 @@ def ask_for_many(url: str, number: int) -> dict[str, object]:
 def test_overlapping_lists_in_many_processes_load_each_key_once(
     valkey: Server, spawn: Spawn
 ) -> None:
-    """Each has locks that others wait for: nobody waits for ever, nothing is loaded twice."""
+    """Each has locks that others wait for: no wait is endless, nothing is loaded twice."""
     children = [spawn(ask_for_many, valkey.url, number) for number in range(4)]
     for child in children:
         assert child.line() == "ready"
@@ -171,7 +171,7 @@ async def test_a_caller_who_leaves_takes_nobody_along(valkey: Server) -> None:
 
 
 async def test_the_last_caller_who_leaves_ends_the_load(valkey: Server) -> None:
-    """Nobody wants it any more: the load is cancelled, lock and mark are gone."""
+    """The value is no longer needed: the load is cancelled, lock and mark are deleted."""
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def load() -> None:

@@ -12,8 +12,8 @@ import pytest
 from dibs import Dibs, Event, Unavailable, UsageError
 from dibs._core.causes import cause_for
 from dibs._transport import pooled
+from dibs._transport.pool import ThreadConnection
 from dibs._transport.subscriber import Subscriber
-from dibs._transport.thread_connection import ThreadConnection
 from dibs.testing import Child, FaultProxy, Server, eventually
 
 
@@ -103,7 +103,7 @@ def test_threads_share_few_connections(valkey: Server) -> None:
 
 
 def test_two_hundred_threads_at_once_on_a_cold_dibs(valkey: Server) -> None:
-    """They share few handshakes: everybody is guarded, and no breaker opens."""
+    """They share few handshakes: all of them are guarded, and no breaker opens."""
     events: list[str] = []
     with Dibs(valkey.url, budget=2, listeners=[lambda event: events.append(event.kind)]) as dibs:
         start = threading.Barrier(200)
@@ -137,7 +137,7 @@ def guarded_of(dibs: Dibs, threads: int, seconds: float) -> list[bool]:
 
 
 def test_connections_that_all_break_at_once_are_not_an_outage(valkey: Server) -> None:
-    """A proxy that restarts, CLIENT KILL: every thread connects anew, and nobody goes unguarded."""
+    """A proxy that restarts, CLIENT KILL: every thread reconnects, and none goes unguarded."""
     with FaultProxy(valkey.port) as proxy, Dibs(proxy.url, budget=5) as dibs:
         cutter = threading.Timer(0.3, proxy.cut)
         cutter.start()

@@ -1,4 +1,4 @@
-"""Five processes, one key: never more than limit and burst in any window, whatever is cut."""
+"""Five processes, one key: never more than limit and burst in any window, with connections cut."""
 
 from collections.abc import Callable
 

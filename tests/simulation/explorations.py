@@ -139,7 +139,7 @@ def _tokens(value: Any) -> Iterable[bytes]:
 
 
 def left_behind(state: State) -> str | None:
-    """All have ended, nothing can happen any more, and the key is taken."""
+    """All clients have ended, no further step is possible, and the key is taken."""
     is_over = all(known in ("released", "refused") for known in state.clients)
     if is_over and state.value(K) is not None:
         return "the key is taken, and no client has it"
@@ -471,7 +471,7 @@ class TagLoader(Client):
 
 
 def old_tag(state: State) -> str | None:
-    """A version that was invalidated is there again."""
+    """A tag has an invalidated version again."""
     return (
         "a tag has a version again that was invalidated"
         if state.value(TAG) in state.facts
@@ -524,7 +524,7 @@ class Person(Client):
         return state.having(self.number, reply if reply is not None else "released")
 
     def _decided(self, state: State, _: Any) -> State:
-        """From now on who was seen may lose it; anybody else may not."""
+        """From now on the holder that was seen may lose it; any other may not."""
         seen = state.clients[self.number]
         return state.having(self.number, (seen,))._replace(facts=(*state.facts, seen))
 

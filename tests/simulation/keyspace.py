@@ -11,7 +11,7 @@ WRONG_TYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
 
 class Keyspace:
-    """What is there now. *clock*: milliseconds of the server's wall clock."""
+    """The current keys. *clock*: milliseconds of the server's wall clock."""
 
     def __init__(self, clock: Callable[[], int], changed: Callable[[bytes], None]) -> None:
         """*changed*: called with each key that was written, deleted, or has expired."""
@@ -52,7 +52,7 @@ class Keyspace:
         self._changed(key)
 
     def expire_at(self, key: bytes, expiry: int) -> None:
-        """*key*, which is there, ends at *expiry*."""
+        """Let the existing *key* expire at *expiry*."""
         self.expiries[key] = expiry
         self._changed(key)
         self.live(key)

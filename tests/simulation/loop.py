@@ -15,7 +15,7 @@ _MOST_STEPS = 20_000
 
 
 class Stuck(Exception):
-    """Nothing can run any more, or something runs for ever."""
+    """No task can run, or one runs for ever."""
 
 
 class _Numbered:
@@ -73,7 +73,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self._ready.extend(process.resume())
 
     def kill(self, process: Process) -> None:
-        """Run nothing of *process* any more."""
+        """Run nothing of *process* from now on."""
         process.is_dead = True
         process.backlog.clear()
         self._halted[process] = None

@@ -208,7 +208,7 @@ class Host:
         """What arrived while it was stopped."""
 
     def receive(self, session: Session, data: bytes) -> None:
-        """Execute *data*, now or when it goes on."""
+        """Execute *data*, now or when the server resumes."""
         if self.stops:
             self._held.append((session, data))
         else:
@@ -229,7 +229,7 @@ class Host:
 
 
 class Network:
-    """All lines, and what becomes of new ones."""
+    """All connections, and what happens to new ones."""
 
     def __init__(self, loop: "SimulatedLoop", seed: str) -> None:
         self.loop = loop
@@ -247,7 +247,7 @@ class Network:
         self._opened = 0
 
     def call_at(self, moment: float, function: Callable[..., None], *arguments: Any) -> None:
-        """Call *function* at *moment*, whatever becomes of the processes."""
+        """Call *function* at *moment*, even if processes are killed or paused."""
         self.loop.call_at(moment, function, *arguments, context=OUTSIDE)
 
     async def connect(self, factory: Callable[[], Any], host: str, _port: int) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dibs._transport.async_connection import AsyncConnection
+from dibs._transport.multiplexed import AsyncConnection
 
 from .faults import Plan, draw_plan
 from .fixed_seeds import FIRST_WITH_MORE
@@ -33,7 +33,7 @@ gc.freeze()
 
 
 class Outcome(NamedTuple):
-    """What became of one run."""
+    """The outcome of one run."""
 
     workload: str
     seed: int
@@ -72,7 +72,7 @@ def run(name: str, seed: int, plan: Plan | None = None, *, is_traced: bool = Fal
 
 
 def _dispose(world: World) -> None:
-    """Let go of the tasks of killed processes: their coroutines end here, and nobody sees it."""
+    """Drop the tasks of killed processes: their coroutines end here, unnoticed."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     world.loop.set_exception_handler(lambda *_: None)
     try:

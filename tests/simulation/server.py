@@ -225,7 +225,7 @@ class Server:
             inspect.signature(command).bind(self, *words[1:])
             if name.startswith("PEXPIRE") and len(words) > 3 and not self.engine.is_recent:
                 raise TypeError("one argument too many")
-        # A script that has written goes on: real servers never stop it in the middle.
+        # A script that has written continues: real servers never stop it in the middle.
         is_refused = self.is_full and name in _GROWING and not self._has_written
         if self.is_replica or is_refused:
             refusal = READ_ONLY if self.is_replica else FULL

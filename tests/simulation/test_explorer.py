@@ -33,7 +33,7 @@ LATE = {
 @pytest.mark.parametrize("name", EXPLORATIONS)
 @pytest.mark.parametrize("when", ["never", "in time"])
 def test_no_order_of_requests_breaks_a_promise(name: str, when: str) -> None:
-    """Also if one request is executed twice before its client goes on."""
+    """Also if one request is executed twice before its client continues."""
     result = explore(on(EXPLORATIONS[name], repeated=when))
     assert result.wrong is None, "\n".join(result.path)
 

@@ -233,7 +233,7 @@ def _told(pushes: list[list[Any]]) -> list[Any]:
 
 
 def test_an_expired_key_is_gone_and_reported() -> None:
-    """Without anybody asking for it, once the server has swept."""
+    """Without a request for it, once the server has swept."""
     now = [1000.0]
     server = Server(ENGINES[0], lambda: now[0])
     client = Simulated(server)

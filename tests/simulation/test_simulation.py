@@ -36,7 +36,7 @@ def test_no_promise_is_broken(workload: str) -> None:
 
 
 def test_a_seed_is_always_the_same_run() -> None:
-    """To the byte, whatever ran before it and however Python hashes strings."""
+    """To the byte, after any other run and with any hash seed of Python."""
     runs = [
         simulated(*WORKLOADS, "--digests", "7", "8"),
         simulated(*reversed(WORKLOADS), "--digests", "8", "7", hash_seed="1"),
@@ -47,7 +47,7 @@ def test_a_seed_is_always_the_same_run() -> None:
 
 
 def test_a_seed_that_fails_is_shown_by_its_shortest_trace() -> None:
-    """A workload that is wrong on purpose: it expects that nobody is ever refused."""
+    """A workload that is wrong on purpose: it expects that no caller is ever refused."""
     run = simulated("mistaken", "--seeds", "3", "--jobs", "1")
     assert run.returncode == 1
     assert "VIOLATION: k: refused" in run.stdout

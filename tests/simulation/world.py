@@ -138,7 +138,7 @@ class World:
         self.later(_SWEEP, self._sweep)
 
     def run(self, main: Coroutine[Any, Any, None]) -> None:
-        """Run *main* until it ends, or nothing can run any more."""
+        """Run *main* until it ends, or until no task can run."""
         asyncio.set_event_loop(self.loop)
         self.later(_SWEEP, self._sweep)
         try:

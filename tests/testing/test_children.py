@@ -1,4 +1,4 @@
-"""`dibs.testing`: waiting for a condition, and functions in processes of their own."""
+"""`dibs.testing`: waiting for a condition, and functions in their own processes."""
 
 from __future__ import annotations
 

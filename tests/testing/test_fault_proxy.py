@@ -61,7 +61,7 @@ def test_a_swallowed_reply_belongs_to_a_command_that_was_executed(
 def test_a_connection_that_lost_a_reply_stays_open_and_silent(
     valkey: Server, proxy: FaultProxy
 ) -> None:
-    """Nobody is ever handed somebody else's reply: after a gap there is nothing."""
+    """No client ever gets another request's reply: after a gap there is nothing."""
     with wire(proxy.port) as connection:
         proxy.swallow_replies()
         connection.sendall(b"PING\r\n")
@@ -159,7 +159,7 @@ def test_a_refusing_proxy_keeps_its_port_and_its_connections(proxy: FaultProxy) 
 
 
 def test_a_black_hole_takes_everything_and_gives_nothing(valkey: Server, proxy: FaultProxy) -> None:
-    """Old and new connections hang; after healing, whoever lost nothing goes on."""
+    """Old and new connections hang; after healing, connections that lost nothing continue."""
     with wire(proxy.port) as hurt, wire(proxy.port) as lucky:
         assert answer(hurt, b"PING\r\n") == answer(lucky, b"PING\r\n")
         proxy.black_hole()
@@ -208,7 +208,7 @@ def test_delayed_replies_overlap_and_keep_their_order(proxy: FaultProxy) -> None
 
 
 def test_a_torn_reply_arrives_in_pieces(proxy: FaultProxy) -> None:
-    """No read gets more than a piece at a time, and in the end all is there."""
+    """No read gets more than a piece at a time, and in the end all has arrived."""
     with wire(proxy.port) as connection:
         answer(connection, b"PING\r\n")
         proxy.split(3)
@@ -312,7 +312,7 @@ def test_a_lost_push_leaves_the_connection_well(valkey: Server, proxy: FaultProx
 
 
 def test_a_dead_target_resets_the_caller(own_server: Server) -> None:
-    """The proxy adds no hang of its own, whether the server died before or meanwhile."""
+    """The proxy adds no hang, whether the server died before or meanwhile."""
     with FaultProxy(own_server.port) as proxy:
         with wire(proxy.port) as connection:
             answer(connection, b"PING\r\n")
@@ -385,7 +385,7 @@ def test_a_cut_during_a_tls_handshake_ends_the_connection(valkey: Server, tmp_pa
 
 
 def test_a_cut_reaches_clients_that_have_just_connected(proxy: FaultProxy) -> None:
-    """Whoever has connected when the method is called is cut off, and who comes later is not."""
+    """Clients that have connected before the call are cut off, later ones are not."""
     clients = [socket.create_connection(("127.0.0.1", proxy.port), timeout=10) for _ in range(5)]
     proxy.cut()
     for client in clients:

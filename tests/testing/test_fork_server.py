@@ -44,7 +44,7 @@ def look(tmp_path: Path) -> str:
 
 
 def both(command: list[str], **options: Any) -> Iterator[subprocess.CompletedProcess[str]]:
-    """What became of a process that was forked, and of one that was executed."""
+    """The outcome of a process that was forked, and of one that was executed."""
     options = {"capture_output": True, "text": True, "check": False} | options
     yield subprocess.run([sys.executable, *command], **options)
     with real_interpreters():

@@ -179,7 +179,7 @@ def test_workers_of_a_test_run_do_not_take_ports_from_each_other(
 def test_a_taken_port_is_not_fatal(
     engine: Any, start_server: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If somebody takes the port first, the server starts on another one."""
+    """If another program takes the port first, the server starts on another one."""
     with ports.bound_socket() as taken:
         taken.listen()
         real, first = servers.free_port, [taken.getsockname()[1]]
@@ -221,7 +221,7 @@ def test_closing_leaves_nothing_behind() -> None:
 def test_a_server_dies_with_the_process_that_started_it(
     spawn: Spawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not even a killed test run leaves servers behind; only a folder, which nobody can remove."""
+    """Not even a killed test run leaves servers behind; only a folder, which cannot be removed."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     child = spawn("""
         from dibs.testing import Server
@@ -237,7 +237,7 @@ def test_a_server_dies_with_the_process_that_started_it(
 
 
 def test_a_server_outlives_the_thread_that_started_it() -> None:
-    """What the kernel calls a parent is a thread; that must not surprise anybody."""
+    """For the kernel the parent is a thread; the server must not end with it."""
     started: list[Server] = []
     thread = threading.Thread(target=lambda: started.append(Server.start()))
     thread.start()
@@ -286,7 +286,7 @@ def test_a_server_speaks_tls_itself_or_behind_a_proxy(engine: Any, start_server:
 
 @pytest.mark.parametrize("engine", ["valkey", "redis7"])
 def test_mutual_tls_asks_clients_for_a_certificate(engine: Any, start_server: Start) -> None:
-    """The address of the server names a certificate for the client; without it nobody is served."""
+    """The address of the server names a certificate for the client; without it access is denied."""
     server = start_server(engine, tls="mutual")
     with caller(server.tls_url) as client:
         assert client.ping()

@@ -70,10 +70,10 @@ class CorrectMiddleware:
         return scope["path"].removeprefix(scope["root_path"]).startswith("/guarded")
 
     def who(self, scope: Scope) -> bytes:
-        """Who submits, and where to; without a name and a key, whatever tells people apart."""
+        """Who submits, and where to; without a name and a key, all that tells people apart."""
         heads = dict(scope["headers"])
         login = heads.get(b"authorization", b"")
-        who = login if login.startswith(b"Bearer ") else b""  # others may be signed anew
+        who = login if login.startswith(b"Bearer ") else b""  # others may have a new signature
         if not self.keyed and not who:
             who = f"{scope['client'][0]} ".encode() + heads.get(b"cookie", b"")
         return f"{scope['method']} {scope['path']} ".encode() + who + b" "
@@ -99,7 +99,7 @@ class CorrectMiddleware:
         return key[1:-1] if quoted else key
 
     async def read(self, receive: Receive) -> tuple[bytes | None, Receive]:
-        """The whole body, and a receive that starts over and then goes on."""
+        """The whole body, and a receive that replays it and then continues."""
         messages: list[Message] = []
         while not messages or messages[-1].get("more_body"):
             messages.append(await receive())
@@ -114,7 +114,7 @@ class CorrectMiddleware:
     async def run(
         self, key: bytes, body: bytes, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Let the app do the work, and remember what came of it."""
+        """Let the app do the work, and remember its result."""
         record = self.records[key] = Record(body)
 
         async def whole(*answer: Any) -> None:
@@ -143,7 +143,7 @@ class CorrectMiddleware:
         return [(name, value) for name, value in headers if name not in PERSONAL]
 
     def forget(self, key: bytes, record: Record) -> None:
-        """Nothing came of it that must be remembered."""
+        """Forget the claim: there is no result to remember."""
         if self.records.get(key) is record:
             del self.records[key]
         record.ended.set()
@@ -230,7 +230,7 @@ class MissesCancellation(CorrectMiddleware):
 
 
 class ReleasesForAnybody(CorrectMiddleware):
-    """Gives the key back whoever asks for it."""
+    """Releases the key for any caller."""
 
     async def duplicate(self, record: Record, body: bytes, scope: Scope, send: Send) -> None:
         await super().duplicate(record, body, scope, send)
@@ -264,7 +264,7 @@ class ReplaysEveryHeader(CorrectMiddleware):
 
 
 class TakesAnyKey(CorrectMiddleware):
-    """Takes the first line of the header for the key, whatever it is."""
+    """Takes the first line of the header for the key, even if it is malformed."""
 
     def fits(self, keys: list[bytes]) -> bool:
         return bool(keys)
@@ -311,7 +311,7 @@ async def hides_exceptions(app: App, scope: Scope, receive: Receive, send: Send)
 
 
 async def hides_disconnects(app: App, scope: Scope, receive: Receive, send: Send) -> None:
-    """Does not tell the app that nobody listens any more."""
+    """Does not tell the app that the client has left."""
 
     async def anyway(message: Message) -> None:
         try:

@@ -16,7 +16,7 @@ from dibs_torture.asgi import Receive, Scope, Send
 
 from dibs import AsyncDibs
 from dibs._async import leases, renewer
-from dibs._core import endings
+from dibs._core import once
 from dibs._http import policy, problems, responses, submission
 from dibs._http.submission import RequestFacts
 from dibs.integrations import asgi
@@ -135,7 +135,7 @@ def _more_headers(patch: pytest.MonkeyPatch) -> None:
 
 
 def _final(*statuses: int) -> Alteration:
-    """Answers with these statuses are stored, whatever they say."""
+    """Answers with these statuses are stored, also if they say "later"."""
 
     def alter(patch: pytest.MonkeyPatch) -> None:
         for name in ("_LATER", "_NOT_FINAL"):
@@ -183,7 +183,7 @@ def _ending(forgotten: str) -> Alteration:
         decide = leases.next_write
 
         def decided(record: Any, write: Any, met: Any) -> Any:
-            return endings.LATE if met.what == forgotten else decide(record, write, met)
+            return once.LATE if met.what == forgotten else decide(record, write, met)
 
         patch.setattr(leases, "next_write", decided)
 

@@ -128,7 +128,7 @@ def test_a_flaw_is_found_where_it_is(flaw: str) -> None:
 
 
 def test_no_guard_at_all_is_found() -> None:
-    """An app without a middleware breaks whatever a middleware is for, and nothing else."""
+    """An app without a middleware breaks every promise of a middleware, and nothing else."""
     assert failed(tortured(bare)) == NAMES - HARMLESS_WITHOUT_A_GUARD - OUTAGES - OPTIONAL
 
 
@@ -158,7 +158,7 @@ def test_what_does_not_apply_says_why() -> None:
 
 
 async def test_a_task_left_behind_breaks_the_promise() -> None:
-    """Whatever a middleware starts must end with it; the suite ends it, and tells."""
+    """All tasks that a middleware starts must end with it; the suite ends and reports them."""
 
     async def littering(app: App, scope: Scope, receive: Receive, send: Send) -> None:
         await app(scope, receive, send)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from dibs._core.request import Request
+from dibs._transport.pool import ThreadConnection
 from dibs._transport.pooled import Superseded
-from dibs._transport.thread_connection import ThreadConnection
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def switching() -> Iterator[None]:
 
 
 class Line:
-    """Stands for redis-py's connection: a socket pair that nobody reads."""
+    """Stands for redis-py's connection: a socket pair without a reader."""
 
     protocol = 3
 
@@ -48,7 +48,7 @@ def test_a_second_connection_of_the_same_key_replaces_the_first() -> None:
 
 @pytest.mark.usefixtures("switching")
 def test_threads_keep_and_follow_at_the_same_time() -> None:
-    """Whoever releases a key gets no error from the connections of other threads."""
+    """A thread that releases a key gets no error from the connections of other threads."""
     kept, errors = Superseded(), list[Exception]()
 
     def work(start: int) -> None:

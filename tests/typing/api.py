@@ -116,7 +116,7 @@ def options() -> None:
 
 
 def annotations(claim: Claim, holding: Holding | None) -> str:
-    """What users write in signatures of their own."""
+    """What users write in their own signatures."""
     assert_type(dibs.peek("a:1"), Holding | None)
     with dibs.claim("a:1", window=5) as own:
         assert_type(own, Claim)

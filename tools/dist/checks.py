@@ -1,4 +1,4 @@
-"""What must be true of a wheel and an sdist before anybody gets them."""
+"""What must be true of a wheel and an sdist before they are published."""
 
 import tarfile
 import zipfile

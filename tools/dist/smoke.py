@@ -302,7 +302,7 @@ def prometheus(url: str) -> None:
 
 
 def opentelemetry(url: str) -> None:
-    """Without an SDK the listener does nothing, and hurts nobody."""
+    """Without an SDK the listener does nothing, and does no harm."""
     from dibs import Dibs
     from dibs.integrations.opentelemetry import OpenTelemetryListener
 
@@ -324,7 +324,7 @@ def structlog(url: str) -> None:
 
 
 def sentry(url: str) -> None:
-    """Events become breadcrumbs; here, of nobody."""
+    """Events become breadcrumbs; here, without a client."""
     from dibs import Dibs
     from dibs.integrations.sentry import SentryListener
 

@@ -1,7 +1,7 @@
 """Which files belong to the site, where each lies in it, and their links.
 
-The pages are docs/ and whatever Markdown they link to in the rest of the repository. A link to any
-other file brings that file along, to be downloaded.
+The pages are docs/ and the Markdown files that they link to in the rest of the repository. A link
+to any other file brings that file along, to be downloaded.
 """
 
 import os

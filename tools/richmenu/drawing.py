@@ -1,4 +1,4 @@
-"""How the menu looks. `python -m tools.richmenu.drawing` writes the bot's `menu.png` anew.
+"""How the menu looks. `python -m tools.richmenu.drawing` writes the bot's `menu.png` again.
 
 Every shape is drawn four times as large as it will be, and reduced: that makes its edges smooth.
 """

@@ -90,7 +90,7 @@ ask().catch(() => {}); // the stream notices, too, and says so
 
 const EVERY = 300;
 
-/** Who has the lock, asked for while somebody looks. */
+/** Poll who holds the lock, while the page is visible. */
 async function look() {
   if (document.visibilityState !== "visible") return;
   try {

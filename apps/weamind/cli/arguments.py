@@ -11,7 +11,7 @@ _SETTINGS = "Settings come from the environment, or from .env in the current fol
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what *arguments*, or those of the process, ask for; the exit code."""
+    """Execute *arguments*, or those of the process, and return the exit code."""
     wanted = _parser().parse_args(arguments)
     if wanted.command == "serve":
         from .serving import serve

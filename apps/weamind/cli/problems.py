@@ -8,7 +8,7 @@ MISTAKEN = 2
 
 
 def report_problems(problems: Iterable[str], code: int) -> int:
-    """Each of *problems* on a line of its own; returns *code*."""
+    """Print each of *problems* on its own line; return *code*."""
     for problem in problems:
         print(f"weamind: {problem}", file=sys.stderr)
     return code

@@ -20,7 +20,7 @@ from .database import checked_url
 
 S = TypeVar("S", bound="StoreSettings")
 LONGEST_LOCK = 60.0
-"""No forecast takes longer: a person must not be kept out by a lock that nobody needs."""
+"""No forecast takes longer: an unneeded lock must not keep a person out."""
 
 
 class SettingsError(ValueError):
@@ -61,7 +61,7 @@ def _http_url(url: str) -> str:
 
 def _redis_url(url: str) -> str:
     try:
-        AsyncDibs(url)  # reads the URL; it connects to nobody
+        AsyncDibs(url)  # reads the URL; does not connect
     except UsageError as error:
         raise ValueError(str(error)) from None
     return url

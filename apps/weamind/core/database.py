@@ -10,7 +10,7 @@ from sqlalchemy.exc import ArgumentError
 
 _MIGRATIONS = Path(__file__).parents[1] / "migrations"
 _START_LOCK = 0x77656D64
-"""Who holds it, in PostgreSQL, may change the schema."""
+"""The lock in PostgreSQL under which the schema is changed."""
 _LOCK_WAIT = 5.0
 """How long a writer of SQLite waits for another process, in seconds."""
 _START_WAIT = 30.0
@@ -23,7 +23,7 @@ CONNECTIONS = 4
 
 
 def checked_url(text: str) -> str:
-    """*text* itself. ValueError: it is no URL of SQLite or PostgreSQL."""
+    """*text* itself. ValueError: it is not a URL of SQLite or PostgreSQL."""
     _url(text)
     return text
 
@@ -68,7 +68,10 @@ def writing(engine: Engine) -> Engine:
 
 
 def migrate(engine: Engine) -> None:
-    """The schema is the newest. Any number of processes may do so at once: the first does it."""
+    """Bring the schema up to date.
+
+    Any number of processes may do so at once: the first one does it.
+    """
     with writing(engine).connect() as connection:
         if connection.dialect.name == "sqlite":
             _be_patient(connection, _START_WAIT)

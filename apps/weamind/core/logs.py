@@ -1,4 +1,4 @@
-"""How much the bot says, and where: nothing of it names a person."""
+"""How much the bot logs, and where: nothing of it names a person."""
 
 import logging
 
@@ -8,7 +8,7 @@ FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def log_to_stderr(level: str) -> None:
-    """Lines of *level* and above, on stderr, for a process that is all ours."""
+    """Log lines of *level* and above to stderr, for a process of our own."""
     logging.basicConfig(format=FORMAT)
     set_level(level)
 
@@ -22,6 +22,6 @@ def log_if_nobody_does(level: str, *, is_chosen: bool) -> None:
 
 
 def set_level(level: str) -> None:
-    """For our loggers."""
+    """Set the level of our loggers."""
     for name in OURS:
         logging.getLogger(name).setLevel(level)

@@ -1,4 +1,4 @@
-"""What the bot counts, for Prometheus. No label tells who somebody is."""
+"""The bot's metrics, for Prometheus. No label identifies a person."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -8,12 +8,12 @@ _QUICK = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 30
 
 
 class Metrics:
-    """Everything that is counted, in a registry of its own."""
+    """All metrics, in their own registry."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         self.dibs = PrometheusListener(registry)
-        """What dibs itself tells: the alerts of deploy/alerts.yml watch it."""
+        """The metrics of dibs itself: the alerts of deploy/alerts.yml use them."""
 
         # ---- the processing lock: the seeds' names
         self.lock_acquire = Counter(
@@ -80,9 +80,9 @@ class Metrics:
         )
 
     def text(self) -> bytes:
-        """All of it, in Prometheus' text format."""
+        """All metrics, in Prometheus' text format."""
         return generate_latest(self.registry)
 
 
 metrics = Metrics()
-"""Those of this process."""
+"""The metrics of this process."""

@@ -1,8 +1,8 @@
 """The processing lock: one query at a time for each person, across all processes.
 
 `ProcessingLockService` is for threads, with the three functions of the seeds; `ProcessingLock` for
-tasks. Both hold `processing:user:{userId}` with a token of their own, so that a slow holder
-never takes its successor's lock away, and both let people through while the store is out.
+tasks. Both hold `processing:user:{userId}` with their own token, so that a slow holder never
+releases its successor's lock, and both let people through while the store is out.
 
 With `at_least`, the key stays that long after it was acquired. Taps that come while the work runs
 get the sentence that asks to wait; those that come after its answer do not.
@@ -36,7 +36,7 @@ _MARGIN = 0.05
 _BEGINNING = 0.25
 """Seconds after an acquire in which the work counts as running, whether it has said so or not."""
 _FORGOTTEN_AFTER = 60.0
-"""Seconds past its end after which nobody comes back to release a lock."""
+"""Seconds after its end from which no caller can still release a lock."""
 _log = logging.getLogger(__name__)
 
 _asker: ContextVar[tuple[str, str] | None] = ContextVar("asker", default=None)
@@ -56,13 +56,13 @@ class _Held:
 
 
 class _Reach:
-    """Whether Redis could be reached when it was last asked; what changes is logged."""
+    """Whether Redis answered the last request; changes are logged."""
 
     def __init__(self) -> None:
         self._is_reached: bool | None = None
 
     def note(self, *, is_reached: bool) -> None:
-        """One line when it is reached for the first time, is lost, or is back."""
+        """Log a line when Redis is reached for the first time, is lost, or is back."""
         before, self._is_reached = self._is_reached, is_reached
         if is_reached and not before:
             _log.info("connected to Redis")
@@ -78,7 +78,7 @@ class ProcessingLockService:
     ) -> None:
         """*target*: as for Dibs; without it `REDIS_URL`, read at the first use.
 
-        *at_least*: how long a lock stays after it was acquired, whoever releases it; not longer
+        *at_least*: how long a lock stays after it was acquired, even if it is released; not longer
         than its time. SettingsError, at the first use: `REDIS_URL` cannot be used.
         """
         self._target = target
@@ -88,12 +88,12 @@ class ProcessingLockService:
         self._dibs: Dibs | None = None
         self._guard = threading.Lock()
         self._held: list[_Held] = []
-        """In the order in which they were acquired; as many as threads are at work."""
+        """The held locks, in the order in which they were acquired."""
 
     def try_acquire_lock(self, key: str, timeout_seconds: float) -> bool:
-        """True: it is yours for *timeout_seconds*, or the store is out. False: somebody has it.
+        """True: it is yours for *timeout_seconds*, or the store is out. False: it is taken.
 
-        ValueError, before anything is asked: an empty key, or no time at all.
+        ValueError, before any request: an empty key, or no time at all.
         """
         stays = min(self._at_least, timeout_seconds)
         lease = self._connected().try_hold(key, ttl=timeout_seconds, at_least=stays, name=NAME)
@@ -111,7 +111,7 @@ class ProcessingLockService:
         return True
 
     def release_lock(self, key: str) -> None:
-        """It is free, if it still was yours; nobody else's lock is touched. Never raises."""
+        """Release the lock if it is still yours, and no other holder's. Never raises."""
         held = self._take(key)
         if held is None:
             _log.debug("processing lock: nothing to release")
@@ -160,7 +160,7 @@ class ProcessingLockService:
             return mine
 
     def _forget(self) -> None:
-        """Locks whose holders have never come back."""
+        """Drop locks whose holders have never come back."""
         now = time.monotonic()
         self._held = [held for held in self._held if held.forgotten_at > now]
 
@@ -173,7 +173,7 @@ processing_lock_service = ProcessingLockService()
 
 
 class Turn:
-    """Whether it is yours to work; if not, whether to say that somebody does."""
+    """Whether the caller may work; if not, whether to ask the person to wait."""
 
     def __init__(
         self, *, granted: bool, asks_to_wait: bool = False, speaking: Speaking | None = None
@@ -183,9 +183,9 @@ class Turn:
         self._speaking = speaking
 
     async def answers(self) -> None:
-        """To be called before the answer is sent: from now on nobody is asked to wait.
+        """Stop asking people to wait; call it before the answer is sent.
 
-        It waits until the sentences that are on their way are sent. To call it again does nothing.
+        It waits until the messages that are being sent are sent. Further calls do nothing.
         """
         if self._speaking is not None:
             await self._speaking.end_work()
@@ -337,7 +337,7 @@ class ProcessingLock:
             return False
 
     async def _is_running(self, key: str, speaking: Speaking) -> bool:
-        """Whether there is work whose answer is not there yet."""
+        """Whether there is work that is not answered yet."""
         try:
             held = await self._dibs.peek(key)
             if held is None:
@@ -382,7 +382,7 @@ def _asked_by(key: str) -> str:
 
 
 def _log_attempt(lease: Lease | AsyncLease | None) -> str:
-    """One line in the log; the mark joins it to that of the release, and tells nothing else."""
+    """Log a line; its mark joins it to that of the release, and reveals nothing else."""
     mark = secrets.token_hex(4)
     _log.debug("processing lock %s: %s", mark, "missed" if lease is None else "acquired")
     return mark

@@ -1,6 +1,7 @@
 """Who speaks to a person: "please wait" only while work runs, and never after its answer.
 
-Two keys, shared by all processes: one is held while work runs, the other while somebody speaks.
+Two keys, shared by all processes: one is held while work runs, the other while a process sends a
+message.
 """
 
 from dibs import AsyncDibs, AsyncLease
@@ -24,29 +25,29 @@ class Speaking:
         self._speaking: AsyncLease | None = None
 
     async def begin_work(self, ttl: float) -> None:
-        """Work runs from now on."""
+        """Record that work runs."""
         self._working = await self._dibs.try_hold(self._working_key, ttl=ttl, name=WORKING_NAME)
 
     async def is_work(self) -> bool:
-        """Whether somebody's work runs. Unavailable: the store is out."""
+        """Whether work for this person runs. Unavailable: the store is out."""
         return await self._dibs.peek(self._working_key) is not None
 
     async def end_work(self) -> None:
-        """The work is done, and nobody else speaks; what it says comes last."""
+        """End the work, and wait until no other process sends, so that the answer comes last."""
         working, self._working = self._working, None
         if working is not None:
             await working.release()
             await self.begin()
 
     async def begin(self) -> bool:
-        """True: nobody else speaks until `close`. False: somebody still does."""
+        """True: no other process sends until `close`. False: another one still does."""
         self._speaking = await self._dibs.try_hold(
             self._speaking_key, ttl=_TTL, wait=_WAIT, name=SPEAKING_NAME
         )
         return self._speaking is not None
 
     async def close(self) -> None:
-        """Neither work nor words."""
+        """End both, the work and the sending."""
         leases = (self._working, self._speaking)
         self._working = self._speaking = None
         for lease in leases:

@@ -1,4 +1,4 @@
-"""What LINE's answers about a token mean. Nothing here asks anybody."""
+"""What LINE's answers about a token mean. Pure: no I/O."""
 
 import re
 from typing import Any
@@ -7,18 +7,17 @@ _USER_ID = re.compile("U[0-9a-f]{32}")
 
 
 class BadToken(Exception):
-    """LINE does not vouch for the token, or it was made for another channel; the sentence has
-    neither token nor id."""
+    """LINE refuses the token, or it is another channel's; the message has neither token nor id."""
 
 
 class NoAnswer(Exception):
-    """LINE did not answer, or not as it is documented; the sentence has neither token nor id."""
+    """LINE did not answer, or not as documented; the message has neither token nor id."""
 
 
 def seconds_left(status: int, answer: object, channel_id: str) -> int:
-    """How long a token of *channel_id* is still good, by LINE's answer to `verify`.
+    """How long a token of *channel_id* is still valid, by LINE's answer to `verify`.
 
-    BadToken: it is not, or it belongs to another channel. NoAnswer: that is no answer.
+    BadToken: it is not, or it belongs to another channel. NoAnswer: it is not a valid answer.
     """
     if status in (400, 401):
         raise BadToken("LINE does not know it, or it has expired")
@@ -34,7 +33,10 @@ def seconds_left(status: int, answer: object, channel_id: str) -> int:
 
 
 def user_id(status: int, answer: object) -> str:
-    """Who it is, by LINE's answer to `profile`. BadToken: they have not allowed it. NoAnswer."""
+    """The user's id, by LINE's answer to `profile`.
+
+    BadToken: they have not allowed it. NoAnswer.
+    """
     if status in (400, 401):
         raise BadToken("LINE does not know it, or it has expired")
     if status == 403:

@@ -1,4 +1,4 @@
-"""What a person chooses, and what there is to choose from, as JSON. Nothing here asks anybody."""
+"""What a person chooses, and what there is to choose from, as JSON. Pure: no I/O."""
 
 import json
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from .problems import Refusal
 
 Json = dict[str, Any]
 KINDS: dict[str, Kind] = {"home": "home", "office": "office", "work": "office"}
-"""What a caller may say. The buttons in the chat say office, other programs say work."""
+"""The kinds that a caller may name. The buttons in the chat say office, other programs say work."""
 
 
 class Choice(NamedTuple):
@@ -21,7 +21,7 @@ class Choice(NamedTuple):
 
 
 def read_choice(body: bytes) -> Choice:
-    """What *body* chooses. Refusal: 400, it is no JSON; 422, there is no such kind or place."""
+    """The choice in *body*. Refusal: 400, it is not JSON; 422, there is no such kind or place."""
     try:
         said = json.loads(body)
     except (ValueError, RecursionError):
@@ -38,12 +38,12 @@ def read_choice(body: bytes) -> Choice:
 
 
 def show_choice(choice: Choice) -> Json:
-    """What was chosen."""
+    """The JSON of a choice."""
     return {"location_type": choice.kind, "place": _shown(choice.place)}
 
 
 def show_person(person: Person) -> Json:
-    """What somebody has chosen so far. A code that is not on the map counts as none."""
+    """What a person has chosen so far. A code that is not on the map counts as none."""
     return {"home": _found(person.home), "office": _found(person.office)}
 
 

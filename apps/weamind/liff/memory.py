@@ -1,9 +1,9 @@
-"""Whose token it was, for a short while: hashes of tokens only, and a bounded number of them."""
+"""The users of tokens, for a short while: hashes of tokens only, and a bounded number of them."""
 
 import hashlib
 
 LONGEST = 300.0
-"""Seconds after which LINE is asked again: a token that was withdrawn works no longer than that."""
+"""Seconds after which LINE is asked again: a revoked token works no longer than that."""
 MOST = 1000
 
 
@@ -19,7 +19,7 @@ class TokenMemory:
         return f"<TokenMemory {len(self._known)} of {self._most}>"
 
     def keep(self, token: str, user_id: str, expires_in: float, now: float) -> None:
-        """It is theirs, until it expires or LINE should be asked again; the oldest makes room."""
+        """Remember whose token it is, until LINE should be asked again; the oldest is dropped."""
         key = _hashed(token)
         self._known.pop(key, None)
         while len(self._known) >= self._most:
@@ -27,7 +27,7 @@ class TokenMemory:
         self._known[key] = user_id, now + min(expires_in, self._longest)
 
     def user_of(self, token: str, now: float) -> str | None:
-        """Whose it is. None: LINE has to be asked."""
+        """The user of a token. None: LINE has to be asked."""
         key = _hashed(token)
         user_id, until = self._known.get(key, (None, now))
         if now < until:

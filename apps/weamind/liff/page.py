@@ -5,8 +5,8 @@ GET  /liff/places       every county and township
 GET  /users/me          home and office of who has the token: 200 · 401 · 503
 POST /users/locations   {"location_type": "home", "place": CODE}: 200 · 400 · 401 · 413 · 422 · 503
 
-Whatever is refused is problem+json. Who somebody is comes from LINE, by the LIFF access token in
-`Authorization: Bearer …`; an id that a caller sends is never looked at.
+Refusals are problem+json. LINE tells who the caller is, by the LIFF access token in `Authorization:
+Bearer …`; an id that a caller sends is ignored.
 """
 
 import functools
@@ -53,16 +53,16 @@ class SettingsPage:
         ])  # fmt: skip
 
     async def show(self, request: Request) -> Response:
-        """The page, which is the same for everybody."""
+        """Serve the page, which is the same for all users."""
         return Response(self._html, headers=_CHECKED | self._policy, media_type="text/html")
 
     async def places(self, request: Request) -> Response:
-        """What there is to choose from."""
+        """Return all places to choose from."""
         kept = {"Cache-Control": "public, max-age=3600"}
         return Response(self._places, headers=kept, media_type="application/json")
 
     async def me(self, request: Request) -> Response:
-        """What they have chosen so far."""
+        """Return what the user has chosen so far."""
         try:
             person = await self._users.meet(await self._user_of(_token(request)))
         except Refusal as refusal:
@@ -72,7 +72,7 @@ class SettingsPage:
         return JSONResponse(show_person(person), headers=_PRIVATE)
 
     async def choose(self, request: Request) -> Response:
-        """A place becomes their home or office. Everything is checked before anybody is asked."""
+        """Set a home or office. The input is checked before any request to LINE."""
         try:
             token, choice = _token(request), read_choice(await _body(request))
             user_id = await self._user_of(token)

@@ -22,7 +22,7 @@ class Refusal(Exception):
 
 
 def problem(refusal: Refusal) -> Response:
-    """The response that says so; nobody keeps it."""
+    """The response for a refusal; it is not cacheable."""
     title = HTTPStatus(refusal.status).phrase
     body = {"type": "about:blank", "title": title, "status": refusal.status}
     return JSONResponse(

@@ -1,4 +1,4 @@
-"""Whose LIFF access token it is: LINE is asked, never the caller."""
+"""The user of a LIFF access token: LINE is asked, never the caller."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from .answers import BadToken, NoAnswer, seconds_left, user_id
 from .memory import TokenMemory
 
 LONGEST = 5.0
-"""What LINE may take to tell whose a token is, in seconds: both calls, connecting included."""
+"""Seconds that LINE may take for both calls, connecting included."""
 LONGEST_TOKEN = 2000
 _LINES = 8
 _VERIFY, _PROFILE = "/oauth2/v2.1/verify", "/v2/profile"
@@ -19,12 +19,12 @@ _log = logging.getLogger(__name__)
 
 
 class Tokens:
-    """LINE, asked whose a token is; its answers are cached for a while."""
+    """Asks LINE for the user of a token; the answers are cached for a while."""
 
     def __init__(
         self, api_base: str, *, channel_id: str, longest: float = LONGEST, memory: TokenMemory
     ) -> None:
-        """Only tokens that were made for *channel_id* are good. Nothing connects yet."""
+        """Only tokens that were made for *channel_id* are accepted. Nothing connects yet."""
         self._channel_id = channel_id
         self._longest = longest
         self._memory = memory
@@ -36,11 +36,14 @@ class Tokens:
         logging.getLogger("httpx2").addFilter(without_token)
 
     async def aclose(self) -> None:
-        """No connection is left."""
+        """Close all connections."""
         await self._http.aclose()
 
     async def user_of(self, token: str) -> str:
-        """The id of who opened the page. BadToken: nobody's. NoAnswer: LINE does not say."""
+        """The id of the person who opened the page.
+
+        BadToken: it is invalid. NoAnswer: LINE does not say.
+        """
         if not is_plausible(token):
             raise BadToken("LINE makes no such tokens")
         known = self._memory.user_of(token, time.monotonic())

@@ -1,4 +1,4 @@
-"""Places that people ask for and that are not in Taiwan: those that are asked for most."""
+"""Places outside of Taiwan that people ask for most."""
 
 from ..places.spelling import fold
 
@@ -33,7 +33,7 @@ _FOLDED = {fold(name): name for name in _NAMES.split()}
 
 
 def abroad(text: str) -> str | None:
-    """The place that *text*, of a few words, is. None: none that we know."""
+    """The place abroad that *text*, of a few words, names. None: none that we know."""
     return _FOLDED.get(fold(text))
 
 

@@ -29,7 +29,7 @@ TYPHOON_PAGE = "https://www.cwa.gov.tw/V8/C/P/Typhoon/TY_NEWS.html"
 
 
 def answer_line(forecast: Forecast, question: Question, *, now: datetime) -> str | None:
-    """The answer, or that the forecast does not have it. None: nothing was asked but the card."""
+    """The answer, or that the forecast does not have it. None: only the card was asked for."""
     if question.is_japanese:
         return japanese_line(forecast, question, now=now)
     if question.is_plain:
@@ -216,7 +216,7 @@ def _of_today(forecast: Forecast, question: Question, now: datetime, later: When
 
 
 _NOW_ONLY = {"humidity": "濕度", "wind": "風力", "uv": "紫外線", "air": "空氣品質"}
-"""What nobody forecasts for the days to come."""
+"""What is not forecast for the coming days."""
 
 
 def _unknown(forecast: Forecast, what: str) -> str:
@@ -313,7 +313,7 @@ def _outing(facts: Facts) -> list[str]:
 
 
 def _too_cold_or_hot(facts: Facts) -> str:
-    """For an outing, whatever the sky looks like; empty: neither."""
+    """For an outing, regardless of the sky; empty: neither."""
     low, high = facts.low, facts.high
     if low is not None and low <= 5:
         return "非常冷，可能結冰，沒有禦寒裝備不適合出門"

@@ -1,4 +1,4 @@
-"""What every handler has at hand: people, forecasts, the lock, and how to reply."""
+"""What every handler can use: people, forecasts, the lock, and how to reply."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ DOTS_AFTER = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Bot:
-    """One bot: its parts are opened and closed by whoever made it."""
+    """One bot; its creator opens and closes its parts."""
 
     users: Users
     forecasts: Forecasts
@@ -29,7 +29,7 @@ class Bot:
     """True: texts, locations and every tap take the lock, not only those that are tapped fast."""
     liff_id: str | None = None
     conversations: Conversations | None = None
-    """What was said before, in chats between two; None: every text stands alone."""
+    """The previous messages of private chats; None: every text is on its own."""
     turn: Turn | None = None
     """The turn in which it works, if it needs one: its answer comes after every "please wait"."""
 
@@ -54,15 +54,15 @@ class Bot:
         await asyncio.gather(self.reply(event, message), self.note(event, conversation))
 
     async def note(self, event: object, conversation: Conversation) -> None:
-        """What was said is remembered for the next text."""
+        """Remember what was said, for the next text."""
         if self.conversations is not None:
             await self.conversations.note(private_user(event), conversation)
 
     @asynccontextmanager
     async def dots(self, event: object) -> AsyncIterator[None]:
-        """Loading dots while the block takes long; afterwards none will come any more.
+        """Loading dots while the block takes long, and none after it.
 
-        So the answer belongs after the block: dots that came after it would stay.
+        So the answer belongs after the block: dots that appeared after it would stay.
         """
         user_id = private_user(event)
         if user_id is None:
@@ -76,7 +76,7 @@ class Bot:
 
 
 class _Dots:
-    """Shown after a while, unless they are stopped before."""
+    """Dots that are shown after a while, unless they are stopped before."""
 
     def __init__(self, sender: Sender, user_id: str) -> None:
         self._begun = False
@@ -88,7 +88,7 @@ class _Dots:
         await sender.show_loading(user_id)
 
     async def stop(self) -> None:
-        """None will come any more. What LINE has been asked for cannot be taken back."""
+        """Prevent further dots. A request that was sent to LINE cannot be undone."""
         if not self._begun:
             self._task.cancel()
         try:
@@ -98,22 +98,22 @@ class _Dots:
 
 
 def user_of(event: object) -> str | None:
-    """Who did it; None: LINE does not say."""
+    """The user of an event; None: LINE does not say."""
     return getattr(getattr(event, "source", None), "user_id", None)
 
 
 def is_private(event: object) -> bool:
-    """True: a chat between two."""
+    """True: it is a private chat."""
     return getattr(getattr(event, "source", None), "type", None) == "user"
 
 
 def private_user(event: object) -> str | None:
-    """Who did it, in a chat between two."""
+    """The user of an event in a private chat."""
     return user_of(event) if is_private(event) else None
 
 
 def chat_of(event: object) -> str | None:
-    """The id of the chat in which it happened."""
+    """The id of the chat of an event."""
     source = getattr(event, "source", None)
     for name in ("group_id", "room_id", "user_id"):
         if found := getattr(source, name, None):

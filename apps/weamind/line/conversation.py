@@ -1,6 +1,6 @@
 """What a text means after what was said before: it answers a question, or goes on with one.
 
-Nothing here asks anybody: what is remembered, and the time, are arguments.
+Pure: what is remembered, and the time, are arguments.
 """
 
 import re
@@ -22,7 +22,7 @@ Asked = Literal["", "where", "which", "home", "office", "delete"]
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What the bot has to remember of a chat: codes and times, and no text that anybody wrote."""
+    """What the bot remembers of a chat: codes and times, and no text of a person."""
 
     asked: Asked = ""
     """What the bot wants to know: where, which of `choices`, which of them is the home or office,

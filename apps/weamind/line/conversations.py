@@ -1,4 +1,4 @@
-"""What is remembered of each chat between two, for ten minutes, by all processes together."""
+"""What is remembered of each private chat, for ten minutes, by all processes together."""
 
 from dibs import AsyncDibs
 
@@ -10,7 +10,7 @@ KEPT_FOR = 600.0
 
 
 class Conversations:
-    """Kept in the store of *dibs*. While it is out, every text stands alone."""
+    """Stored in the store of *dibs*. While it is down, every text is on its own."""
 
     def __init__(self, dibs: AsyncDibs) -> None:
         self._kept = dibs.cached(KEY, ttl=KEPT_FOR, on_outage="open", type=Conversation)(_nothing)
@@ -23,7 +23,7 @@ class Conversations:
         return NOTHING if found is None else found.value
 
     async def note(self, user_id: str | None, conversation: Conversation) -> None:
-        """From now on that was said before."""
+        """Remember what was said."""
         if user_id is not None:
             await self._kept.set(user_id, value=conversation)
 

@@ -14,7 +14,7 @@ __all__ = ["Deduplication", "Memory"]
 
 
 class Deduplication(linebot.Deduplication):
-    """Which events are new: by a claim that all processes share. What is not new is counted."""
+    """Which events are new: by a claim that all processes share. Duplicates are counted."""
 
     def __init__(self, dibs: AsyncDibs, *, counted_in: Metrics) -> None:
         super().__init__(dibs, skipped=lambda state: counted_in.deduplicated.labels(state).inc())

@@ -39,7 +39,7 @@ class DeliveryContext:
 
 @dataclass(frozen=True, slots=True)
 class Mentionee:
-    """Somebody who is mentioned, and where in the text, in UTF-16 units."""
+    """A mentioned user, and where in the text, in UTF-16 units."""
 
     index: int
     length: int
@@ -48,7 +48,7 @@ class Mentionee:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """Everybody who is mentioned."""
+    """All mentioned users."""
 
     mentionees: tuple[Mentionee, ...] = ()
 
@@ -110,7 +110,7 @@ def parse_webhook(body: bytes) -> Webhook:
 
 
 def parse_event(document: dict[str, Any]) -> Event:
-    """The event; whatever is missing or odd in it is None."""
+    """Parse an event; missing and malformed fields are None."""
     return Event(
         type=_word(document.get("type")) or "",
         mode=_word(document.get("mode")) or "active",
@@ -205,7 +205,7 @@ def _id(value: object) -> str | None:
 
 
 def _text(value: object) -> str | None:
-    """What somebody wrote, without halves of characters and without NUL."""
+    """The text of a message, without half surrogate pairs and without NUL."""
     if not isinstance(value, str):
         return None
     whole = value[:_LONGEST_TEXT].encode("utf-16", "surrogatepass").decode("utf-16", "replace")

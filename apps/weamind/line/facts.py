@@ -1,4 +1,4 @@
-"""What a forecast knows about the time that somebody asks for. Nothing is made up."""
+"""What a forecast says about the requested time. Nothing is made up."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from ..weather.wording import degrees
 from .when import When
 
 POSSIBLE = 30
-"""Per cent of rain from which on one should think of it."""
+"""Per cent of rain from which on it should be mentioned."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,10 +32,10 @@ async def answer_forecast(
     person: Person | None = None,
     question: Question = PLAIN,
 ) -> None:
-    """The forecast of *place*, or why there is none. It is remembered who asked, if they did alone.
+    """Reply with the forecast of *place*, or why there is none. Private queries are recorded.
 
-    *person*: what is known about them, if somebody has looked already. *question*: what was asked;
-    it is answered in a line above the card.
+    *person*: what is known about them, if it was loaded already. *question*: what was asked; it is
+    answered in a line above the card.
     """
     async with bot.dots(event):
         found, met = await asyncio.gather(_found(place, bot), _met(event, bot, person))
@@ -50,7 +50,7 @@ async def answer_forecast(
 async def answer_forecasts(
     event: object, places: Sequence[Place], bot: Bot, *, question: Question
 ) -> None:
-    """The forecasts of *places*, two or three: a line for each, and the cards."""
+    """Reply with the forecasts of *places*, two or three: a line for each, and the cards."""
     async with bot.dots(event):
         found, met = await asyncio.gather(
             asyncio.gather(*(_found(place, bot) for place in places)), _met(event, bot, None)
@@ -82,7 +82,10 @@ def _messages_of_several(
 
 
 def offered(person: Person | None, place: Place) -> list[Item]:
-    """The places that they asked about before, and the map. Not in a group: others read there."""
+    """The places that they asked about before, and the map.
+
+    Not in a group, where others read them.
+    """
     if person is None:
         return []
     recent = map(by_code, person.recent(without=place.code))
@@ -110,7 +113,7 @@ def _messages(
 
 
 async def _met(event: object, bot: Bot, person: Person | None) -> Person | None:
-    """Who asks. None: in a group. A database that is out or slow costs no forecast."""
+    """The person who asks. None: in a group. A database that is down or slow costs no forecast."""
     user_id = private_user(event)
     if user_id is None or person is not None:
         return person

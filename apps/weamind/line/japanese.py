@@ -1,4 +1,4 @@
-"""The answer to a question in Japanese. The card below it is the same for everybody."""
+"""The answer to a question in Japanese. The card below it is the same in every language."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Messages and quick replies as LINE's JSON. Nothing here asks anybody."""
+"""Messages and quick replies as LINE's JSON. Pure: no I/O."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ MOST_ITEMS = 13
 """LINE shows no more quick replies."""
 _LONGEST_LABEL = 20
 _LONGEST_QUOTE = 20
-"""Of what somebody wrote, so many characters are repeated."""
+"""How many characters of a person's text are repeated."""
 _SIGNS = (("home", "🏠"), ("office", "🏢"))
 
 
@@ -53,7 +53,7 @@ def ask_about(place: Place, question: Question | None = None) -> Item:
 
 
 def question_fields(question: Question) -> dict[str, str]:
-    """What a button has to carry, so that a question is not lost while one asks back."""
+    """The fields that a button carries, so that a question is not lost while the bot asks back."""
     when = {"when": question.when.label} if question.when else {}
     language = {"language": "ja"} if question.is_japanese else {}
     topics = ",".join((question.topic, *question.also))
@@ -127,12 +127,12 @@ def smalltalk_message(name: str) -> Message:
 
 
 def sticker_message() -> Message:
-    """Something friendly."""
+    """A friendly answer to a sticker."""
     return text_message(texts.STICKER, [*_own_places(), send_location()])
 
 
 def unknown_message(said: str, *, private: bool) -> Message:
-    """No such place; what was asked for is repeated. In a group locations are not read."""
+    """Say that there is no such place, and repeat the text. In a group locations are not read."""
     said = " ".join(said.split())
     said = said if len(said) <= _LONGEST_QUOTE else said[: _LONGEST_QUOTE - 1] + "…"
     if not private:
@@ -153,7 +153,7 @@ def location_message() -> Message:
 
 
 def other_message() -> Message:
-    """What else can be done."""
+    """List what else can be done."""
     items = [
         tap("使用說明", "other", type="help"),
         tap("設定住家與公司", "settings"),
@@ -169,13 +169,13 @@ def welcome_message() -> Message:
 
 
 def delete_message() -> Message:
-    """Whether they are sure."""
+    """Ask whether they are sure."""
     items = [tap("確定刪除", "delete", sure="yes"), tap("取消", "delete", sure="no")]
     return text_message(texts.DELETE_SURE, items)
 
 
 def no_place_message(kind: str) -> Message:
-    """Nothing is set yet."""
+    """Say that nothing is set yet."""
     return text_message(texts.NO_PLACE_YET.format(kind=texts.KINDS[kind]), [_set(kind)])
 
 
@@ -185,7 +185,7 @@ def no_place_message(kind: str) -> Message:
 def settings_message(
     home: Place | None, office: Place | None, liff_id: str | None, *, unset: str = texts.NOT_SET
 ) -> Message:
-    """What is set, and what to change. *unset*: what stands for a place that is not there."""
+    """What is set, and what to change. *unset*: the text for a place that is not set."""
     page = f"https://liff.line.me/{liff_id}"
     names = [unset if place is None else place.name for place in (home, office)]
     return text_message(
@@ -195,7 +195,7 @@ def settings_message(
 
 
 def counties_message(kind: str, counties: Sequence[Place], number: int) -> Message:
-    """Which county."""
+    """Ask for the county."""
 
     def turn(label: str, page: int) -> Item:
         return tap(label, "settings", type=kind, page=page)
@@ -206,7 +206,7 @@ def counties_message(kind: str, counties: Sequence[Place], number: int) -> Messa
 
 
 def towns_message(kind: str, county: Place, towns: Sequence[Place], number: int) -> Message:
-    """Which town of it."""
+    """Ask for the town of a county."""
 
     def turn(label: str, page: int) -> Item:
         return tap(label, "settings", type=kind, county=county.code, page=page)
@@ -218,7 +218,10 @@ def towns_message(kind: str, county: Place, towns: Sequence[Place], number: int)
 
 
 def place_set_message(kind: str, place: Place, *, asks_on: bool) -> Message:
-    """It is set. *asks_on*: the other one may be set next; in a group that would be refused."""
+    """Confirm a setting.
+
+    *asks_on*: the other one may be set next; in a group that would be refused.
+    """
     said = texts.PLACE_SET.format(kind=texts.KINDS[kind], place=place.name)
     other = _set("office" if kind == "home" else "home")
     return text_message(said, [ask_about(place), *([other] if asks_on else [])])

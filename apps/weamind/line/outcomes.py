@@ -1,4 +1,4 @@
-"""What became of a message, by what LINE answered. Nothing here asks anybody."""
+"""The outcome of a message, by LINE's answer. Pure: no I/O."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ Outcome = Literal[
     "sent",
     "no_token",  # there was nothing to reply to
     "spent",  # the token was used before, by us
-    "invalid_token",  # LINE does not know it, or not any more: surely not sent
+    "invalid_token",  # unknown to LINE, or expired: certainly not sent
     "rejected",  # LINE does not like the message: a mistake of ours
     "unauthorized",  # LINE does not know us
     "rate_limited",
@@ -19,14 +19,14 @@ Outcome = Literal[
 
 
 def outcome_of_reply(answer: httpx.Response | Exception) -> Outcome:
-    """What became of a reply."""
+    """The outcome of a reply."""
     if isinstance(answer, httpx.Response) and answer.status_code == 400:
         return "invalid_token" if "reply token" in _message(answer).lower() else "rejected"
     return _outcome(answer)
 
 
 def outcome_of_push(answer: httpx.Response | Exception) -> Outcome:
-    """What became of a push, or of anything else that may be repeated with the same key."""
+    """The outcome of a push, or of another call that may be repeated with the same key."""
     if isinstance(answer, httpx.Response) and answer.status_code == 409:
         return "sent"  # an earlier try, whose answer did not arrive
     return _outcome(answer)
@@ -46,7 +46,7 @@ def _outcome(answer: httpx.Response | Exception) -> Outcome:
 
 
 def _without_answer(error: Exception) -> Outcome:
-    # Before a connection is there, nothing can have been sent; afterwards, who knows.
+    # Without a connection, nothing can have been sent; with one, it may have been.
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
         return "unreachable"
     return "timeout"

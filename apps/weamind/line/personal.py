@@ -1,6 +1,6 @@
-"""What concerns one person: home and office, recent queries, settings, and their data's end.
+"""What concerns one person: home and office, recent queries, settings, and deleting their data.
 
-Only in a chat between two: in a group others would read it.
+Only in a private chat: in a group others would read it.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ Data = dict[str, str]
 
 
 async def answer_weather(event: object, bot: Bot, data: Data) -> None:
-    """The forecast for home, for the office, for a place; or ask for the current location."""
+    """Reply with the forecast for home, office or a place; or ask for the current location."""
     kind = data.get("type")
     if kind in texts.KINDS:
         found = await look_up(event, bot, kind)
@@ -58,14 +58,14 @@ async def answer_weather(event: object, bot: Bot, data: Data) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OwnPlace:
-    """Somebody's home or office, and what else is known about them."""
+    """A person's home or office, and what else is known about them."""
 
     place: Place
     person: Person
 
 
 async def look_up(event: object, bot: Bot, kind: str) -> OwnPlace | Message:
-    """Their home or office; or what to say, because there is none that could be shown."""
+    """Their home or office; or the message to send, because there is none to show."""
     person = await _person(event, bot)
     if isinstance(person, str):
         return text_message(person)
@@ -75,7 +75,7 @@ async def look_up(event: object, bot: Bot, kind: str) -> OwnPlace | Message:
 
 
 async def answer_own(event: object, bot: Bot, own: OwnPlace, question: Question = PLAIN) -> None:
-    """The forecast of their place."""
+    """Reply with the forecast of their place."""
     await answer_forecast(event, own.place, bot, person=own.person, question=question)
 
 
@@ -100,7 +100,7 @@ async def answer_asked(event: object, bot: Bot, intent: Intent) -> None:
 
 
 async def answer_setting(event: object, bot: Bot, kind: str, places: Sequence[Place]) -> None:
-    """住家設為板橋: it is done; of several such places, they are asked which."""
+    """住家設為板橋: set it; of several such places, ask which."""
     if private_user(event) is None:
         await bot.reply(event, text_message(texts.ONLY_IN_PRIVATE))
     elif len(places) > 1:
@@ -111,13 +111,13 @@ async def answer_setting(event: object, bot: Bot, kind: str, places: Sequence[Pl
 
 
 def question_in(data: Data) -> Question:
-    """What was asked before somebody tapped a button that carries it."""
+    """The question that the data of a tapped button carries."""
     question = read_question(data.get("topic"), data.get("when"), datetime.now(TAIPEI))
     return replace(question, is_japanese=data.get("language") == "ja")
 
 
 async def answer_recent(event: object, bot: Bot, data: Data) -> None:
-    """Where they asked about last, to ask again."""
+    """Offer the places that they asked about last."""
     person = await _person(event, bot)
     if isinstance(person, str):
         await bot.reply(event, text_message(person))
@@ -131,7 +131,7 @@ async def answer_recent(event: object, bot: Bot, data: Data) -> None:
 
 
 async def answer_settings(event: object, bot: Bot, data: Data) -> None:
-    """One step of the settings: home or office, which county, which town."""
+    """Reply with one step of the settings: home or office, which county, which town."""
     kind = data.get("type")
     if private_user(event) is None:
         await bot.reply(event, text_message(texts.ONLY_IN_PRIVATE))
@@ -151,7 +151,7 @@ async def _first_step(event: object, bot: Bot) -> Message:
 
 
 def _next_step(kind: str, data: Data) -> tuple[Message, Sequence[Place]]:
-    """What to ask next, and the places that are home or office when they are written."""
+    """What to ask next, and the places that a text may name as home or office."""
     page = int(data["page"]) if re.fullmatch("[0-9]{1,3}", data.get("page", "")) else 0
     county = atlas.by_code(data.get("county", ""))
     if county is None or county.town is not None:
@@ -161,7 +161,7 @@ def _next_step(kind: str, data: Data) -> tuple[Message, Sequence[Place]]:
 
 
 async def answer_set(event: object, bot: Bot, data: Data) -> None:
-    """A place becomes home or office."""
+    """Set a place as home or office."""
     kind, place, user_id = data.get("type"), place_in(data), user_of(event)
     if kind not in ("home", "office") or place is None:
         await bot.reply(event, text_message(texts.UNKNOWN_TAP))
@@ -175,7 +175,7 @@ async def answer_set(event: object, bot: Bot, data: Data) -> None:
 
 
 async def answer_unset(event: object, bot: Bot, data: Data) -> None:
-    """They have no home or office any more."""
+    """Remove a person's home or office."""
     kind, user_id = data.get("type"), private_user(event)
     if kind not in ("home", "office"):
         said = texts.UNKNOWN_TAP
@@ -196,7 +196,7 @@ async def _set_place(user_id: str, kind: str, code: str | None, bot: Bot) -> boo
 
 
 async def answer_delete(event: object, bot: Bot, data: Data) -> None:
-    """Ask whether they are sure; then nothing is known about them any more."""
+    """Ask whether they are sure; then delete all their data."""
     user_id, sure = private_user(event), data.get("sure")
     if user_id is None:
         message = text_message(texts.ONLY_IN_PRIVATE)
@@ -225,7 +225,7 @@ def place_in(data: Data) -> Place | None:
 
 
 async def _person(event: object, bot: Bot) -> Person | str:
-    """What is known about them, or what to say instead."""
+    """What is known about them, or the message to send instead."""
     user_id = private_user(event)
     if user_id is None:
         return texts.ONLY_IN_PRIVATE

@@ -1,4 +1,4 @@
-"""What is behind a button: `action=weather&type=home`. What comes back is not to be trusted."""
+"""The data of a button: `action=weather&type=home`. What comes back is not trusted."""
 
 from urllib.parse import parse_qsl, urlencode
 
@@ -7,7 +7,7 @@ LONGEST = 300
 
 
 def parse_postback(data: str | None) -> dict[str, str]:
-    """The fields of *data*, the first of each name; empty: it is none of ours."""
+    """The fields of *data*, the first of each name; empty: it is not ours."""
     if not data or len(data) > LONGEST:
         return {}
     try:

@@ -1,6 +1,6 @@
 """What is asked about the weather: rain, a jacket, the laundry, and for which time.
 
-Nothing here asks anybody.
+Pure: no I/O.
 """
 
 import re
@@ -152,7 +152,7 @@ _ASKING = re.compile(
 
 
 _REMARK = re.compile(rf"天[氣气](?:{_VERY})*(?:{_FAIR})(?!\s*[嗎吗?？不])")
-"""天氣真好: somebody says how it is."""
+"""天氣真好: a remark, not a question."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Parts of Taiwan that have no forecast of their own, and the counties that people choose from."""
+"""Parts of Taiwan without their own forecast, and the counties that people choose from."""
 
 from ..places import atlas
 from ..places.place import Place

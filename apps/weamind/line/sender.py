@@ -23,17 +23,17 @@ Message = dict[str, Any]
 Mark = Literal["ours", "spent", "unknown"]
 
 LONGEST = 6.0
-"""What one call may take, in seconds, connecting included."""
+"""Seconds that one call may take, connecting included."""
 LOADING_LONGEST = 1.5
 """… to show the dots: the answer waits for it, because dots must not come after it."""
 MARK_NAME = "line:reply:{replyToken}"
 _MARK_TTL = 1800.0
-"""A reply token is good for a minute, and after a redelivery up to 20 minutes after the event."""
+"""A reply token is valid for a minute, and after a redelivery up to 20 minutes after the event."""
 _PUSH_TRIES = 3
 _LINES = 16
 _TIMEOUT = httpx.Timeout(5.0)
 _trusted = functools.cache(httpx.create_ssl_context)
-"""Whom to believe that they are LINE; read from the disk once."""
+"""The certificates for LINE's hosts; read from the disk once."""
 _log = logging.getLogger(__name__)
 
 
@@ -50,7 +50,7 @@ class Sender:
         counted_in: Metrics,
         longest: float = LONGEST,
     ) -> None:
-        """*push*: what could not be replied because its token had expired may be pushed."""
+        """*push*: whether to push a reply whose token had expired."""
         self._longest = longest
         self._dibs = dibs
         self._push_allowed = push
@@ -65,7 +65,7 @@ class Sender:
         )
 
     async def aclose(self) -> None:
-        """No connection is left."""
+        """Close all connections."""
         await self._http.aclose()
 
     # ---- replies
@@ -73,11 +73,11 @@ class Sender:
     async def reply(
         self, token: str | None, messages: Sequence[Message], *, to: str | None = None
     ) -> Outcome:
-        """Answer with *messages*; *token* is spent by it, in all processes, whatever comes of it.
+        """Reply with *messages*. *token* is used up in all processes, whatever the outcome.
 
-        Never raises: what went wrong is counted and said. Who is cancelled meanwhile waits for the
-        end: half a reply would be a token spent for nothing. *to*: whom to push to instead, if the
-        token turns out to have expired and pushing is allowed.
+        Never raises: errors are counted and logged. A caller that is cancelled meanwhile waits for
+        the end: half a reply would waste the token. *to*: whom to push to instead, if the token
+        turns out to have expired and pushing is allowed.
         """
         if token is None:
             return self._counted("no_token", None)
@@ -93,7 +93,10 @@ class Sender:
         return outcome
 
     async def _mark(self, token: str) -> Mark:
-        """Whether the token is ours to spend. It is marked before it is sent: in doubt, spent."""
+        """Whether the token is unused.
+
+        It is marked before it is sent: in doubt, it counts as used.
+        """
         lease = await self._dibs.try_hold(reply_key(token), ttl=_MARK_TTL, name=MARK_NAME)
         if lease is None:
             return "spent"
@@ -129,7 +132,7 @@ class Sender:
     # ---- the loading dots
 
     async def show_loading(self, user_id: str, loading_seconds: int = 20) -> None:
-        """Dots in the chat with *user_id* until the next message; never raises."""
+        """Show dots in the chat with *user_id* until the next message; never raises."""
         body = {"chatId": user_id, "loadingSeconds": loading_seconds}
         answer = await self._post("/v2/bot/chat/loading/start", body, longest=LOADING_LONGEST)
         self._metrics.loading.labels(outcome_of_push(answer)).inc()
@@ -156,7 +159,7 @@ class Sender:
 
 
 def _request_id(answer: httpx.Response | Exception | None) -> str:
-    """By what LINE's support finds the call; it tells nothing about anybody."""
+    """The id by which LINE's support finds the call; it contains no personal data."""
     if not isinstance(answer, httpx.Response):
         return "" if answer is None else f" ({type(answer).__name__})"
     return f" ({answer.status_code}, request {answer.headers.get('X-Line-Request-Id', '?')[:64]})"

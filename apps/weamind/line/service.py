@@ -1,7 +1,7 @@
 """What the bot does about an event. Handlers take LINE's own SDK objects as well as ours.
 
 Every tap that asks for a forecast or for a person's queries takes the processing lock first; with
-`PROCESSING_LOCK_SCOPE=all`, whatever asks for anything does. Follow and unfollow never do.
+`PROCESSING_LOCK_SCOPE=all`, every request does. Follow and unfollow never do.
 """
 
 import math
@@ -60,7 +60,7 @@ Work = Callable[[Bot], Awaitable[None]]
 
 
 async def _in_turn(event: Any, bot: Bot, work: Work, *, what: str = "") -> None:
-    """Do *work*, unless the same person's is under way: then say so instead.
+    """Do *work*, unless the same person's is under way: then ask them to wait.
 
     *what*: a name for what people tap again and again; just after its answer, nothing is done.
     """
@@ -75,7 +75,7 @@ async def _in_turn(event: Any, bot: Bot, work: Work, *, what: str = "") -> None:
 
 
 async def handle_message_event(event: Any, bot: Bot) -> None:
-    """A text: the forecast of the place that it names. Anything else: a hint, between two."""
+    """Answer a text with the forecast of its place; other messages with a hint, in private."""
     kind = getattr(event.message, "type", None)
     if kind != "text":
         if is_private(event):
@@ -101,7 +101,7 @@ async def _go_on(event: Any, bot: Bot, intent: Intent, text: str) -> None:
 
 
 async def _unless_busy(event: Any, bot: Bot, work: Work) -> None:
-    """Do *work*; in turn, where everything is locked."""
+    """Do *work*; with the lock, where everything is locked."""
     await (_in_turn(event, bot, work) if bot.locks_everything else work(bot))
 
 
@@ -111,7 +111,7 @@ async def _act_on(event: Any, bot: Bot, intent: Intent) -> None:
     elif intent.kind == "forecasts":
         await answer_forecasts(event, intent.places, bot, question=intent.question)
     elif intent.kind == "choose":
-        numbered = is_private(event)  # in a group the next text is somebody else's
+        numbered = is_private(event)  # in a group the next text may be another person's
         message = which_message(intent.places, intent.question, numbered=numbered)
         await bot.asks(event, message, open_choice("which", intent.places, intent.question))
     elif intent.kind == "command":
@@ -125,7 +125,7 @@ async def _act_on(event: Any, bot: Bot, intent: Intent) -> None:
 
 
 def _plain_reply(intent: Intent, *, private: bool) -> Message:
-    """The answers for which nobody has to be asked."""
+    """The answers that need no lookup."""
     if intent.question.is_japanese and intent.data != "distress":
         return text_message(_plain_japanese(intent))
     if intent.kind == "abroad":
@@ -145,7 +145,10 @@ def _plain_japanese(intent: Intent) -> str:
 
 
 async def handle_location_message_event(event: Any, bot: Bot) -> None:
-    """The forecast of the town at that point. In a group people show each other where to meet."""
+    """Answer with the forecast of the town at that point.
+
+    In a group people show each other where to meet.
+    """
     if not is_private(event):
         return
     await _unless_busy(event, bot, lambda bot: _answer_location(event, bot))
@@ -168,7 +171,7 @@ async def _answer_location(event: Any, bot: Bot) -> None:
 
 
 async def handle_postback_event(event: Any, bot: Bot) -> None:
-    """What the tapped button says; the taps that are repeated fast, one at a time."""
+    """Do what the tapped button says; the taps that are repeated fast, one at a time."""
     data = parse_postback(getattr(event.postback, "data", None))
     if data.get("action") == "weather" and data.get("type") in texts.KINDS:
         await _handle_own_place(event, bot, data)
@@ -180,11 +183,11 @@ async def handle_postback_event(event: Any, bot: Bot) -> None:
 
 
 async def _handle_own_place(event: Any, bot: Bot, data: dict[str, str]) -> None:
-    """Who has not set the place is asked to set it, once, and not to wait."""
+    """A person without that place is asked to set it, once, and not to wait."""
     source, kind = getattr(event, "source", None), data["type"]
     async with bot.lock.in_order(source):
         found = await look_up(event, bot, kind)
-    if not isinstance(found, OwnPlace):  # before its turn: whoever waits for that may say it again
+    if not isinstance(found, OwnPlace):  # without the lock: no tap is asked to wait
         if await bot.lock.says_once(source, kind):
             await bot.reply(event, found)
         return
@@ -228,7 +231,7 @@ _ACTIONS: dict[str, Callable[[Any, Bot, dict[str, str]], Awaitable[None]]] = {
 
 
 async def handle_follow_event(event: Any, bot: Bot) -> None:
-    """A new friend, or an old one who is back: known from now on, and welcome."""
+    """Record a new or returning friend, and welcome them."""
     user_id = user_of(event)
     try:
         if user_id is not None:
@@ -239,14 +242,14 @@ async def handle_follow_event(event: Any, bot: Bot) -> None:
 
 
 async def handle_unfollow_event(event: Any, bot: Bot) -> None:
-    """They have left. There is nobody to answer."""
+    """Record that a person has left. There is no answer."""
     user_id = user_of(event)
     if user_id is not None:
         await bot.users.unfollow(user_id, getattr(event, "timestamp", None))
 
 
 async def handle_join_event(event: Any, bot: Bot) -> None:
-    """The bot was taken into a group: how to talk to it there."""
+    """Say how to talk to the bot in a group."""
     await bot.reply(event, text_message(texts.WELCOME_TO_GROUP))
 
 

@@ -142,12 +142,12 @@ _SMILES = (
 
 
 def is_distress(text: str) -> bool:
-    """True: somebody may be in need of help; 熱到想死 is a way to say that it is hot."""
+    """True: the person may need help; 熱到想死 is a way to say that it is hot."""
     return _DISTRESS.search(text) is not None
 
 
 def smalltalk(text: str) -> str | None:
-    """By what it is known to be no question about the weather; None: it may be one."""
+    """The kind of small talk; None: it may be a question about the weather."""
     core = spoken(text)
     if not core:
         return _smile(text)

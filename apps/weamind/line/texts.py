@@ -1,4 +1,4 @@
-"""What the bot says, in the words of Taiwan."""
+"""The bot's texts, in Traditional Chinese as written in Taiwan."""
 
 BUSY = "⏳ 正在為您查詢天氣，請稍候..."
 

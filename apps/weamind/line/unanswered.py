@@ -18,14 +18,14 @@ from .sender import Sender
 from .workers import WorkerPool
 
 LOOK_EVERY = 5.0
-"""Seconds between two looks for what other processes left behind."""
+"""Seconds between two checks for events of other processes."""
 OLDEST = 600.0
-"""Seconds after which nobody expects an answer any more."""
+"""Seconds after which an event is no longer answered."""
 _log = logging.getLogger(__name__)
 
 
 class Unanswered:
-    """What is left behind at the end, and what is found at the start."""
+    """Stores unanswered events at the end, and answers them at the start."""
 
     def __init__(self, users: Users, sender: Sender, *, counted_in: Metrics) -> None:
         self._users = users
@@ -33,7 +33,7 @@ class Unanswered:
         self._metrics = counted_in
 
     async def keep(self, events: Sequence[Event]) -> None:
-        """*events* are answered after the start, or now, if they cannot be kept."""
+        """Store *events*, to be answered after the start; or answer them now, if that fails."""
         try:
             await self._users.keep([json.dumps(dump_event(event)) for event in events])
         except UsersUnavailable:
@@ -48,7 +48,7 @@ class Unanswered:
             await self._sender.reply(event.reply_token, [text_message(texts.RESTARTING)])
 
     async def resume(self, workers: WorkerPool) -> None:
-        """What was kept is given to *workers*; what they do not accept is kept again."""
+        """Give stored events to *workers*; those that they do not accept are stored again."""
         try:
             found, old = await self._users.take(OLDEST)
         except UsersUnavailable:
@@ -63,7 +63,7 @@ class Unanswered:
                 await self.keep(events)
 
     async def watch(self, workers: WorkerPool) -> None:
-        """Look again and again: a process may end while this one runs."""
+        """Check again and again: another process may end while this one runs."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
             try:

@@ -1,4 +1,4 @@
-"""What a text asks for. In a group most texts are for others. Nothing here asks anybody."""
+"""What a text asks for. In a group most texts are for others. Pure: no I/O."""
 
 import re
 from collections.abc import Callable, Sequence

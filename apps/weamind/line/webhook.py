@@ -1,7 +1,7 @@
-"""`POST /line/webhook`: what LINE calls. Its 200 leaves before any work begins.
+"""`POST /line/webhook`: what LINE calls. Its 200 is sent before any work begins.
 
-200: every event will be worked on · 400: not from LINE, or not what LINE sends · 413: too long
-· 503: the queue is full.
+200: every event will be handled · 400: not from LINE, or not what LINE sends · 413: too long · 503:
+the queue is full.
 """
 
 import logging
@@ -24,7 +24,7 @@ class TooLong(Exception):
 
 
 class WebhookEndpoint:
-    """Checks what comes, and hands its events to the worker pool."""
+    """Checks webhooks, and hands their events to the worker pool."""
 
     def __init__(self, workers: WorkerPool, *, secret: str, counted_in: Metrics) -> None:
         self._workers = workers
@@ -32,7 +32,7 @@ class WebhookEndpoint:
         self._metrics = counted_in
 
     async def answer(self, request: Request) -> Response:
-        """Everything is decided before a byte of the body is believed."""
+        """Check everything before the body is trusted."""
         try:
             status, why = await self._judge(request)
         except TooLong:
@@ -62,7 +62,7 @@ class WebhookEndpoint:
 
 
 async def read_body(request: Request) -> bytes:
-    """All of it. TooLong: as soon as that is known, without reading the rest."""
+    """The whole body. TooLong: as soon as that is known, without reading the rest."""
     length = request.headers.get("Content-Length", "")
     if length.isdecimal() and int(length[:20]) > LONGEST_BODY:
         raise TooLong

@@ -303,7 +303,7 @@ def _relative(match: re.Match[str], today: date) -> _Days:
 
 
 def _part_in(word: str) -> str | None:
-    """今晚 is a part of a day as well."""
+    """今晚 is also a part of a day."""
     return _ALSO.get(word) or _ALSO.get(word[-1])
 
 

@@ -12,14 +12,14 @@ from ..core.metrics import Metrics
 from .events import Event
 
 LONGEST = 50.0
-"""What one event may take, in seconds: its reply token is good for about a minute."""
+"""Seconds that one event may take: its reply token is valid for about a minute."""
 
 Work = Callable[[Event], Awaitable[str]]
-"""Does what an event asks for; returns what became of it, in a word."""
+"""Handles an event; returns the outcome as a word."""
 
 
 class WorkerPool(linebot.WorkerPool[Event]):
-    """Events under way. One that fails, hangs or is cut short hurts no other."""
+    """Events under way. One that fails, hangs or is cancelled does not affect the others."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""How Alembic reaches the database: by the connection of whoever migrates.
+"""How Alembic reaches the database: by the connection of the caller.
 
-`apps.weamind.core.database.migrate` hands it over, inside a transaction that keeps others out.
+`apps.weamind.core.database.migrate` passes it, inside a transaction that excludes other processes.
 """
 
 from alembic import context

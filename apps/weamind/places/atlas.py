@@ -1,8 +1,8 @@
 """The map: every county, township and landmark, by code, by county and by coordinates.
 
-It is read from `taiwan.json` when somebody asks for the first time, and the outline of a township
-when a point first comes near it; landmarks are read from `landmarks.txt`. How the files were made,
-and whose data it is: `LICENCE.md`.
+It is read from `taiwan.json` at the first query, and the outline of a township at the first point
+near it; landmarks are read from `landmarks.txt`. How the files were made, and whose data it is:
+`LICENCE.md`.
 """
 
 import json

@@ -1,6 +1,6 @@
 """What counties and townships are also called: shorter, older, or by a part that stands for them.
 
-Only names that mean one place. What has a weather or a spot of its own is in `landmarks.txt`.
+Only names that mean one place. Places with their own weather or coordinates are in `landmarks.txt`.
 """
 
 COUNTIES = {

@@ -82,7 +82,7 @@ def holds(edges: Iterable[Edge], x: float, y: float) -> bool:
 
 
 def metres(edges: Iterable[Edge], x: float, y: float) -> float:
-    """How far the nearest edge is, on whichever side the point lies; infinitely, without any."""
+    """The distance to the nearest edge, from either side; infinite without edges."""
     narrow = cos(radians(y / STEPS))
     nearest = inf
     for x1, y1, x2, y2 in edges:

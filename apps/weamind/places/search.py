@@ -1,4 +1,4 @@
-"""From what somebody writes to the place that was meant, or to the few that may have been."""
+"""From a text to the place that it means, or to the few that it may mean."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -74,9 +74,8 @@ def search(text: str) -> Search:
     It never fails and never takes long: only the beginning of a long text is read. It is sure if
     the text names one place, be it short, old, simplified or English, with nothing around it but a
     question about the weather, or a street after county and township. A landmark may come after its
-    county or township. A county's name means the
-    county, not the town of that name in it. The first search makes the gazetteer, which takes
-    longer; call `gazetteer()` before, if somebody waits.
+    county or township. A county's name means the county, not the town of that name in it. The first
+    search builds the gazetteer, which takes longer; call `gazetteer()` first to avoid that.
     """
     names = gazetteer()
     said = names.gist(text)

@@ -88,7 +88,7 @@ def gist(text: str, *, keep: Iterable[str] = ()) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without widths and accents: they are characters of their own now, which are no letters."""
+    """Split widths and accents off, into separate characters that are not letters."""
     return normalize("NFKD", text.strip()[:LONGEST]).casefold()[:LONGEST]
 
 

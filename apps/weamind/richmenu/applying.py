@@ -1,4 +1,4 @@
-"""The menu is given to LINE, and taken away again. Both can be repeated; others are left alone."""
+"""Apply the menu at LINE, and remove it again. Both can be repeated; other menus are left alone."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,19 +13,21 @@ class Applied:
     """What was done."""
 
     made: bool
-    """False: everybody saw it already."""
+    """False: all users saw it already."""
     removed: int
-    """How many older ones of ours are gone."""
+    """How many older ones of ours were removed."""
     left: int = 0
     """How many of them LINE did not remove."""
 
 
 async def apply(channel: Channel) -> Applied:
-    """Everybody sees our menu as it is now. LineError: they see what they saw before; or, if LINE
-    stopped answering at the very end, the new one, whole.
+    """Show our current menu to all users.
 
-    Older ones of ours are removed afterwards. Whoever applies it in the same moment from elsewhere
-    may leave a second one behind, which the next time removes.
+    LineError: they see the previous one; or, if LINE stopped answering at the very end, the new
+    one, complete.
+
+    Older ones of ours are removed afterwards. A concurrent run may leave a second one behind, which
+    the next run removes.
     """
     todo = plan(await channel.menus())
     if todo.make:
@@ -34,7 +36,7 @@ async def apply(channel: Channel) -> Applied:
 
 
 async def remove(channel: Channel) -> Applied:
-    """Nobody sees a menu of ours, and LINE has none. LineError: nothing was done."""
+    """Remove all menus of ours. LineError: nothing was done."""
     state = await channel.menus()
     own = [menu.id for menu in state.own]
     if state.default in own:

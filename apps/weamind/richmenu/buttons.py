@@ -21,12 +21,12 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """One of them."""
+    """One button."""
 
     label: str
     data: str
     icon: str
-    """By this name `icons.py` draws it."""
+    """The name by which `icons.py` draws it."""
     bounds: Bounds
 
 

@@ -9,7 +9,7 @@ import httpx2 as httpx
 from .plan import Menu, State
 
 LONGEST = 10.0
-"""What one call may take, in seconds, all of it."""
+"""Seconds that one call may take in all."""
 _LONGEST_WORDS = 200
 _LINE, _LINE_DATA = "api.line.me", "https://api-data.line.me"
 _NOT_LINES = "what came is not an answer of LINE's"
@@ -17,18 +17,18 @@ _MENU, _DEFAULT = "/v2/bot/richmenu", "/v2/bot/user/all/richmenu"
 
 
 class LineError(Exception):
-    """LINE did not do what it was asked to; the sentence has neither token nor id."""
+    """LINE did not do what it was asked to; the message has neither token nor id."""
 
 
 class Refused(LineError):
-    """LINE said no."""
+    """LINE refused the call."""
 
     def __init__(self, status: int, words: str, request_id: str) -> None:
         super().__init__(status, words, request_id)
         self.status = status
         self.words = words
         self.request_id = request_id
-        """By what LINE's support finds the call."""
+        """The id by which LINE's support finds the call."""
 
     def __str__(self) -> str:
         return f"LINE answered {self.status}: {self.words} (request {self.request_id})"
@@ -53,14 +53,14 @@ class Webhook(NamedTuple):
 
 
 class Quota(NamedTuple):
-    """How many messages may be pushed in a month, and how many were. None: as many as one likes."""
+    """How many messages may be pushed in a month, and how many were. None: no limit."""
 
     limit: int | None
     used: int
 
 
 class Channel:
-    """The account. LineError, from every question: there is no answer, and why."""
+    """The account. LineError, from every call: there is no answer, and why."""
 
     def __init__(self, api_base: str, access_token: str, *, longest: float = LONGEST) -> None:
         """Nothing connects yet."""
@@ -83,7 +83,7 @@ class Channel:
         return await self._call("GET", "/v2/bot/info")
 
     async def webhook(self) -> Webhook | None:
-        """None: there is no URL."""
+        """The webhook. None: there is no URL."""
         try:
             answer = await self._call("GET", "/v2/bot/channel/webhook/endpoint")
         except Refused as error:
@@ -93,11 +93,11 @@ class Channel:
         return Webhook(str(answer.get("endpoint", "")), bool(answer.get("active")))
 
     async def test_webhook(self) -> dict[str, Any]:
-        """What came of it when LINE called the bot just now: `success`, `statusCode`, `reason`."""
+        """Let LINE call the bot now, and return the result: `success`, `statusCode`, `reason`."""
         return await self._call("POST", "/v2/bot/channel/webhook/test", json={})
 
     async def quota(self) -> Quota:
-        """Of this month."""
+        """The quota of this month."""
         limit = await self._call("GET", "/v2/bot/message/quota")
         used = await self._call("GET", "/v2/bot/message/quota/consumption")
         value = limit.get("value") if limit.get("type") == "limited" else None
@@ -106,13 +106,13 @@ class Channel:
     # ---- its menus
 
     async def menus(self) -> State:
-        """All menus that were made by the API, and which of them everybody sees."""
+        """All menus that were created by the API, and which of them is the default."""
         listed = (await self._call("GET", f"{_MENU}/list")).get("richmenus", [])
         menus = tuple(Menu(_id(each), str(each.get("name"))) for each in listed)
         return State(menus, await self.default_menu())
 
     async def default_menu(self) -> str | None:
-        """None: none that was set by the API."""
+        """The default menu. None: the API has set none."""
         try:
             return _id(await self._call("GET", _DEFAULT))
         except Refused as error:
@@ -121,24 +121,24 @@ class Channel:
             raise
 
     async def make_menu(self, definition: dict[str, Any]) -> str:
-        """Its id. Nobody sees it yet."""
+        """Create a menu, which is not shown yet, and return its id."""
         return _id(await self._call("POST", _MENU, json=definition))
 
     async def upload(self, menu_id: str, png: bytes) -> None:
-        """That is how the menu looks, for ever."""
+        """Upload the picture of the menu, which cannot be changed afterwards."""
         path, kind = f"{_MENU}/{menu_id}/content", {"Content-Type": "image/png"}
         await self._call("POST", path, content=png, headers=kind, base=data_base(self._base))
 
     async def set_default(self, menu_id: str) -> None:
-        """Everybody sees it."""
+        """Make it the default menu."""
         await self._call("POST", f"{_DEFAULT}/{menu_id}")
 
     async def cancel_default(self) -> None:
-        """Nobody sees a menu of the API's."""
+        """Remove the default menu."""
         await self._call("DELETE", _DEFAULT)
 
     async def delete_menu(self, menu_id: str) -> None:
-        """It is gone; also if it was before."""
+        """Delete a menu, if it exists."""
         try:
             await self._call("DELETE", f"{_MENU}/{menu_id}")
         except Refused as error:
@@ -163,7 +163,7 @@ class Channel:
 
 
 def data_base(api_base: str) -> str:
-    """Where pictures go: LINE has another host for them, a copy of LINE has not."""
+    """The host of pictures: LINE has another one for them, a copy of LINE has not."""
     return _LINE_DATA if urlsplit(api_base).hostname == _LINE else api_base
 
 
@@ -175,7 +175,7 @@ def _id(menu: dict[str, Any]) -> str:
 
 
 def _document(answer: httpx.Response) -> dict[str, Any]:
-    """The object in the answer; what is none is empty."""
+    """The object in the answer; empty if it is not one."""
     try:
         document = answer.json() if answer.content else {}
     except ValueError:

@@ -27,7 +27,7 @@ def definition() -> dict[str, Any]:
 
 @cache
 def name() -> str:
-    """Ours, and how it is now."""
+    """The name of our current menu."""
     return name_of(_content(), picture())
 
 
@@ -38,7 +38,7 @@ def name_of(content: dict[str, Any], png: bytes) -> str:
 
 
 def is_own(name: str) -> bool:
-    """True: made by us, now or earlier. Everything else belongs to somebody else."""
+    """True: created by this app, now or earlier. All other menus are left alone."""
     return _OWN.fullmatch(name) is not None
 
 

@@ -18,7 +18,7 @@ REMEMBERED = 20
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """What is known about somebody: codes of places, the latest query first."""
+    """What is known about a person: codes of places, the latest query first."""
 
     home: str | None = None
     office: str | None = None
@@ -31,7 +31,7 @@ class Person:
 
 
 class UserDatabase:
-    """Everybody who talks to the bot. SQLAlchemyError, from any method: it does not answer."""
+    """The people who talk to the bot. SQLAlchemyError, from any method: no answer."""
 
     def __init__(self, url: str) -> None:
         """Nothing connects yet. ValueError: the URL is none of SQLite or PostgreSQL."""
@@ -53,20 +53,20 @@ class UserDatabase:
         return f"<UserDatabase {self._engine.url.render_as_string(hide_password=True)}>"
 
     def prepare(self) -> None:
-        """The tables are there, in their newest form."""
+        """Create the tables, or bring them up to date."""
         migrate(self._engine)
 
     def close(self) -> None:
-        """No connection is left."""
+        """Close all connections."""
         self._engine.dispose()
 
     def ping(self) -> None:
-        """Returns if the database answers, and has our tables."""
+        """Return if the database answers, and has our tables."""
         with self._engine.begin() as connection:
             connection.execute(select(users.c.id).limit(1))
 
     def meet(self, user_id: str, at: int) -> Person:
-        """What is known about *user_id*, who is known from now on."""
+        """What is known about *user_id*, who is created if unknown."""
         with self._engine.begin() as connection:
             person = _find(connection, user_id)
         if person is None:
@@ -75,13 +75,13 @@ class UserDatabase:
         return person or Person()
 
     def follow(self, user_id: str, at: int) -> None:
-        """They are a friend, unless they left later than *at*, in LINE's milliseconds."""
+        """Record that they are a friend, unless they left after *at*, in LINE's milliseconds."""
         self._become(user_id, at, is_active=True)
 
     def unfollow(self, user_id: str, at: int) -> None:
-        """They have left, unless they came back later than *at*. Their places are kept.
+        """Record that they have left, unless they came back after *at*. Their places are kept.
 
-        Nothing, if nobody knows them: who had their data deleted and then left is not kept.
+        Does nothing for an unknown person: one who had their data deleted stays deleted.
         """
         self._become(user_id, at, is_active=False)
 
@@ -93,13 +93,13 @@ class UserDatabase:
             connection.execute(change.values(is_active=is_active, active_at=at))
 
     def is_active(self, user_id: str) -> bool | None:
-        """Whether they are a friend. None: nobody knows them."""
+        """Whether they are a friend. None: they are unknown."""
         with self._engine.begin() as connection:
             query = select(users.c.is_active).where(users.c.line_user_id == user_id)
             return connection.scalar(query)
 
     def set_place(self, user_id: str, kind: Kind, code: str | None, at: int) -> None:
-        """Their home or office is *code*; None: they have none."""
+        """Set their home or office to *code*; None: remove it."""
         column = users.c.home_code if kind == "home" else users.c.office_code
         change = update(users).where(users.c.line_user_id == user_id).values({column: code})
         with self._turn, self._writer.begin() as connection:
@@ -107,7 +107,7 @@ class UserDatabase:
             connection.execute(change)
 
     def record(self, user_id: str, code: str, at: int) -> None:
-        """They asked about *code*. Nothing, if nobody knows them: they have been deleted."""
+        """Record a query for *code*, unless the person is unknown: their data was deleted."""
         with self._turn, self._writer.begin() as connection:
             query = select(users.c.id).where(users.c.line_user_id == user_id).with_for_update()
             number = connection.scalar(query)
@@ -116,7 +116,7 @@ class UserDatabase:
                 _trim(connection, number)
 
     def delete(self, user_id: str) -> bool:
-        """Nothing is known about them any more. False: nothing was."""
+        """Delete all data about them. False: there was none."""
         with self._turn, self._writer.begin() as connection:
             gone = connection.execute(delete(users).where(users.c.line_user_id == user_id))
             return gone.rowcount > 0
@@ -124,13 +124,13 @@ class UserDatabase:
     # ---- what could not be answered before the end of a process
 
     def keep(self, events: list[str], at: int) -> None:
-        """Another process is to answer *events*, as JSON."""
+        """Keep *events*, as JSON, for another process to answer."""
         rows = [{"event": event, "kept_at": at} for event in events]
         with self._turn, self._writer.begin() as connection:
             connection.execute(insert(unanswered), rows)
 
     def take(self, since: int) -> tuple[list[str], int]:
-        """The events that were kept, which are forgotten; how many were kept before *since*."""
+        """Remove and return the kept events; how many were kept before *since*."""
         with self._engine.begin() as connection:
             if connection.scalar(select(unanswered.c.id).limit(1)) is None:
                 return [], 0
@@ -160,7 +160,7 @@ def _find(connection: Connection, user_id: str) -> Person | None:
 
 
 def _add(connection: Connection, user_id: str, at: int) -> None:
-    """They are there, whoever is quicker."""
+    """Insert them, unless another process was faster."""
     values = {"line_user_id": user_id, "is_active": True, "active_at": at}
     connection.execute(_inserting(connection, users).values(values).on_conflict_do_nothing())
 
@@ -188,7 +188,7 @@ def _trim(connection: Connection, number: int) -> None:
 
 
 def _inserting(connection: Connection, table: Any) -> Any:
-    """An insert that knows what to do where the row is there; each database has its own."""
+    """An insert with `on_conflict_…`, which differs for each database."""
     if connection.dialect.name == "sqlite":
         return sqlite.insert(table)
     return postgresql.insert(table)

@@ -38,7 +38,7 @@ queries = Table(
     Column("user_id", ForeignKey(users.c.id, ondelete="CASCADE"), primary_key=True),
     Column("place_code", String(8), primary_key=True),
     Column("asked_at", BigInteger, nullable=False, index=True),
-    # In ms since 1970. One row for each place: how often somebody asked is nobody's business.
+    # In ms since 1970. One row for each place: how often a person asked is private.
 )
 
 unanswered = Table(
@@ -46,6 +46,6 @@ unanswered = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("event", Text, nullable=False),
-    # As LINE sent it, in JSON: a process that ended could not answer it any more.
+    # As LINE sent it, in JSON: the process ended before it could answer.
     Column("kept_at", BigInteger, nullable=False),
 )

@@ -1,4 +1,4 @@
-"""People, for tasks: the database on threads of its own, with deadlines."""
+"""People, for tasks: the database on its own threads, with deadlines."""
 
 import asyncio
 import logging
@@ -23,9 +23,9 @@ class UsersUnavailable(Exception):
 
 
 class Users:
-    """Everybody who talks to the bot: ready on entry, closed on exit.
+    """The people who talk to the bot: ready on entry, closed on exit.
 
-    UsersUnavailable, from every question: the database does not answer.
+    UsersUnavailable, from every query: the database does not answer.
     """
 
     def __init__(self, url: str) -> None:
@@ -54,41 +54,41 @@ class Users:
     # ---- questions
 
     async def ping(self) -> None:
-        """Returns if the database answers."""
+        """Return if the database answers."""
         await self._ask(self._database.ping)
 
     async def meet(self, user_id: str) -> Person:
-        """What is known about *user_id*, who is known from now on."""
+        """What is known about *user_id*, who is created if unknown."""
         return await self._ask(self._database.meet, user_id, _now())
 
     async def follow(self, user_id: str, at: int | None) -> None:
-        """They are a friend since *at*, in LINE's milliseconds."""
+        """Record that they are a friend since *at*, in LINE's milliseconds."""
         await self._ask(self._database.follow, user_id, _now() if at is None else at)
 
     async def unfollow(self, user_id: str, at: int | None) -> None:
-        """They left at *at*."""
+        """Record that they left at *at*."""
         await self._ask(self._database.unfollow, user_id, _now() if at is None else at)
 
     async def set_place(self, user_id: str, kind: Kind, code: str | None) -> None:
-        """Their home or office is *code*; None: they have none."""
+        """Set their home or office to *code*; None: remove it."""
         await self._ask(self._database.set_place, user_id, kind, code, _now())
 
     async def record(self, user_id: str, code: str) -> None:
-        """They asked about *code*."""
+        """Record a query for *code*."""
         await self._ask(self._database.record, user_id, code, _now())
 
     async def delete(self, user_id: str) -> bool:
-        """Nothing is known about them any more. False: nothing was."""
+        """Delete all data about them. False: there was none."""
         return await self._ask(self._database.delete, user_id)
 
     async def keep(self, events: list[str]) -> None:
-        """Another process is to answer *events*."""
+        """Keep *events* for another process to answer."""
         await self._ask(self._database.keep, events, _now())
 
     async def take(self, younger_than: float) -> tuple[list[str], int]:
-        """The events to answer, of the last so many seconds; how many were older, and are gone.
+        """The events of the last so many seconds to answer; how many were older, and are dropped.
 
-        If nobody waits until they are read, they are kept for whoever asks next.
+        If the caller stops waiting before they are read, they are kept for the next one.
         """
         since = _now() - int(younger_than * 1000)
         work = self._threads.submit(self._database.take, since)

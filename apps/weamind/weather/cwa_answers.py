@@ -256,7 +256,7 @@ def _days(
     skies: list[Slot[Words]],
     rain: list[Slot[int]],
 ) -> Iterator[Day]:
-    """Days that are known from midnight to midnight: of part of a day nobody knows the highest."""
+    """Days that are known from midnight to midnight: part of a day has no known maximum."""
     for starts in days:
         if all(start in temperature for start in starts):
             degrees = _of_day(temperature, starts[0].date())

@@ -15,7 +15,7 @@ _SORRY = {
 
 
 def failure_text(error: WeatherUnavailable) -> str:
-    """A sentence or two in Traditional Chinese, for whoever asked."""
+    """A sentence or two in Traditional Chinese, for the person who asked."""
     return f"😥 抱歉，{_SORRY[error.reason].format(when=_when(error.retry_after))}"
 
 

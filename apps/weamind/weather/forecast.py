@@ -1,6 +1,6 @@
 """What the bot knows about the weather of one place: plain facts, which a cache can store.
 
-What nobody knows is None, never 0. All times are aware, those of Taiwan.
+An unknown value is None, never 0. All times are aware, in Taiwan's zone.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ STEPS_SHOWN, DAYS_SHOWN = 8, 7
 STEPS_KEPT, DAYS_KEPT = 16, 8
 """More than is shown: a forecast that is some hours old still has the next 24, and seven days."""
 STALE_AFTER = timedelta(minutes=30)
-"""From this age on, the card says that it may not be the newest."""
+"""From this age on, the card says that it may not be current."""
 _MOMENT_LASTS = timedelta(minutes=90)
 _AIR_LASTS = timedelta(hours=3)
 _CLOCKS_DIFFER = timedelta(minutes=30)
@@ -22,7 +22,7 @@ _CLOCKS_DIFFER = timedelta(minutes=30)
 
 @dataclass(frozen=True, slots=True)
 class Sky:
-    """The weather in a word and a picture."""
+    """The weather in a word and an emoji."""
 
     text: str
     emoji: str
@@ -140,7 +140,7 @@ class Forecast:
     provider: str
     attribution: Attribution
     sample: bool = False
-    """True: nobody observed this, it is made up."""
+    """True: this is made up, not observed."""
     area: str = ""
     """Of a landmark: the township that it lies in."""
     elevation: int | None = None
@@ -163,7 +163,7 @@ def is_stale(forecast: Forecast, now: datetime) -> bool:
 
 
 def moment_of(forecast: Forecast, now: datetime) -> Moment | None:
-    """What may be called the weather of *now*. None: the provider said nothing about it."""
+    """The current weather. None: the provider said nothing about it."""
     moment = forecast.now
     if moment is None or not -_CLOCKS_DIFFER <= now - moment.at < _MOMENT_LASTS:
         return None
@@ -198,7 +198,7 @@ def hazards_now(forecast: Forecast, now: datetime) -> tuple[Hazard, ...]:
 
 
 def air_of(forecast: Forecast, now: datetime) -> Air | None:
-    """What may be called the air of *now*. None: not known, or too old."""
+    """The current air quality. None: not known, or too old."""
     air = forecast.air
     return air if air is not None and now - air.at < _AIR_LASTS else None
 

@@ -1,8 +1,8 @@
-"""Forecasts for everybody: one question to the provider, however many people ask.
+"""Shared forecasts: one request to the provider, however many people ask.
 
-A forecast is fresh for some minutes. For some more it is served at once, while one refreshes it
-behind. When it is older, it is asked for again; if that fails, the last one known is better than
-none, for hours, and whoever shows it says how old it is.
+A forecast is fresh for some minutes. For some more it is served at once, while one caller refreshes
+it in the background. When it is older, it is requested again; if that fails, the last known one is
+served for hours, and the card says how old it is.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ LAST_KEY = "weather:{provider}:last:v2:{place.code}"
 _LOAD_TIMEOUT = 5.0
 """More than any provider's deadline: theirs says what went wrong, this one only ends it."""
 _LOCK_TTL = 1.5
-"""Short, so that who takes over from a process that died can still answer in time."""
+"""Short, so that a process that takes over from one that died can still answer in time."""
 _log = logging.getLogger(__name__)
 
 
@@ -43,11 +43,11 @@ class Forecasts:
     ) -> None:
         """*dibs*, *provider* and *hazards* stay the caller's, to be closed by it.
 
-        *hazards*: whom to ask for official warnings; None: nobody.
-        *ttl*: how long a forecast is fresh; None: what the provider says; 0: nothing is kept.
-        *stale*: how much longer it is served while it is refreshed. *keep*: how long the last one
-        known may stand in. *rest*: how long a failure spares the provider the next question about
-        the same place. *wait*: how long anybody waits.
+        *hazards*: the source of official warnings; None: no warnings. *ttl*: how long a forecast
+        is fresh; None: what the provider says; 0: nothing is kept. *stale*: how much longer it is
+        served while it is refreshed. *keep*: how long the last one known may stand in. *rest*: how
+        long after a failure the provider is not asked again for the same place. *wait*: how long a
+        caller waits.
         """
         self._provider = provider
         self._hazards = hazards
@@ -110,14 +110,14 @@ class Forecasts:
         try:
             return await self._provider.fetch(place)
         except WeatherUnavailable as error:
-            _log.warning("%s", error)  # also where nobody waits for it: an old one was served
+            _log.warning("%s", error)  # also for a refresh in the background
             await self._pause.begin(error)
             if error.forecast is None:
                 raise
             return error.forecast
 
     async def _recall(self, place: Place, found: Forecast | WeatherUnavailable) -> Forecast:
-        """What to keep as the last one known; an error: there is none, and it is why."""
+        """What to store as the last known forecast; an error: there is none, and why."""
         if isinstance(found, WeatherUnavailable):
             raise found
         return found

@@ -1,8 +1,8 @@
 """Official warnings, 天氣特報: those of the weather administration for every county (W-C0033-001).
 
-They come from its open data, with its key, beside whatever forecast is shown. One answer holds all
-counties; it is shared by all who ask, for some minutes. If it cannot be had, cards go out without
-warnings, and a log line says why.
+They come from its open data, with its key, and are shown with the forecast of any provider. One
+answer holds all counties and is shared by all callers for some minutes. If it is not available,
+cards are sent without warnings, and a log line says why.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class Hazards:
         return "<Hazards>"
 
     async def of(self, place: Place) -> tuple[Hazard, ...]:
-        """The warnings for the county of *place*, in force or soon; none, if nobody can tell."""
+        """The warnings for the county of *place*, in force or soon; none if they are unknown."""
         if place.is_off_the_map:
             return ()
         try:
@@ -76,7 +76,7 @@ class Hazards:
         return tuple(hazard for hazard in bulletin.hazards if hazard.county == place.county)
 
     async def aclose(self) -> None:
-        """No connection is left."""
+        """Close all connections."""
         await self._downloads.aclose()
 
     async def _load(self) -> Bulletin:

@@ -1,7 +1,7 @@
 """Open-Meteo: weather for any coordinates, without a key. For non-commercial use, CC BY 4.0.
 
-Air quality has a host of its own, which is asked at the same time. Without its answer the forecast
-goes out without it.
+Air quality has its own host, which is asked at the same time. If it does not answer, the forecast
+is sent without it.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ _QUESTION = {
 }
 _AIR_QUESTION = {"current": "us_aqi", "timezone": "Asia/Taipei"}
 _AIR_DEADLINE = 1.5
-"""What the air quality may take, in seconds: no forecast waits longer for it."""
+"""Seconds that the air quality may take: no forecast waits longer for it."""
 _UNITS = {celsius: ["°C"], felt_celsius: ["°C"], percent: ["%"], wind_speed: ["m/s", "ms"]}
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ class OpenMeteo:
         deadline: float = DEADLINE,
         clock: Callable[[], datetime] = lambda: datetime.now(TAIPEI),
     ) -> None:
-        """*air_url*: whom to ask for the air quality; None: nobody.
+        """*air_url*: the source of the air quality; None: it is omitted.
 
         ValueError: an address or the deadline cannot be used. Nothing connects yet.
         """
@@ -121,7 +121,7 @@ class OpenMeteo:
         return None
 
     async def aclose(self) -> None:
-        """No connection is left."""
+        """Close all connections."""
         await self._downloads.aclose()
         if self._air is not None:
             await self._air.aclose()
@@ -214,7 +214,7 @@ def _days(body: dict[str, Any], now: datetime) -> Iterable[Day]:
 
 
 def _highest(values: Iterable[int | None]) -> int | None:
-    """The highest of all. None: one is not known, and might have been higher."""
+    """The highest of all values. None: one is not known, and might have been higher."""
     known = list(values)
     return None if None in known else max(value for value in known if value is not None)
 
@@ -222,10 +222,10 @@ def _highest(values: Iterable[int | None]) -> int | None:
 def _series(
     body: dict[str, Any], block: str, name: str, reading: Callable[[object], T | None]
 ) -> dict[datetime, T]:
-    """One variable by its time, without what is not known.
+    """One variable by time, without unknown values.
 
-    A list that is not as long as that of the times, or times with a gap, say nothing: nobody can
-    tell which value belongs to which time.
+    A list whose length differs from that of the times, or times with a gap, are ignored: it is
+    unclear which value belongs to which time.
     """
     part = body.get(block)
     raw = part.get(name) if isinstance(part, dict) else None

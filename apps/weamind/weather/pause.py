@@ -1,4 +1,4 @@
-"""A provider that answers 429 is left alone, by all processes that share a store, for as long."""
+"""A provider that answers 429 is not asked for a while, by all processes that share a store."""
 
 from time import monotonic
 
@@ -12,8 +12,10 @@ _REST = 60.0
 
 
 class Pause:
-    """A lease that nobody releases: while it lasts, nothing is asked. Without a store, each process
-    knows of its own."""
+    """A lease that is never released: while it lasts, the provider is not asked.
+
+    Without a store, each process has its own pause.
+    """
 
     def __init__(self, dibs: AsyncDibs, provider: str) -> None:
         self._dibs = dibs
@@ -22,7 +24,7 @@ class Pause:
         self._until = 0.0
 
     async def check(self) -> None:
-        """WeatherUnavailable: the provider asked us, about whatever place, to leave it alone."""
+        """WeatherUnavailable: the provider has asked us to pause, for any place."""
         left = self._until - monotonic()
         if left <= 0:
             left = await self._shared()
@@ -31,7 +33,7 @@ class Pause:
             raise WeatherUnavailable(self._provider, Reason.RATE_LIMITED, retry_after=left)
 
     async def begin(self, error: WeatherUnavailable) -> None:
-        """If *error* says that we ask too often, a pause begins, for all."""
+        """If *error* says that we ask too often, begin a pause, for all processes."""
         if error.reason is not Reason.RATE_LIMITED:
             return
         rest = _REST if error.retry_after is None else error.retry_after

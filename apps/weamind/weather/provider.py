@@ -36,9 +36,9 @@ class WeatherUnavailable(Exception):
         self.reason = reason
         self.status = status
         self.retry_after = retry_after
-        """In so many seconds it is worth asking again, if the provider said so."""
+        """In how many seconds to ask again, if the provider said so."""
         self.forecast: Forecast | None = None
-        """What it said before that: a forecast that lacks a part."""
+        """An incomplete forecast, if there is one."""
 
     def __str__(self) -> str:
         status = f" (HTTP {self.status})" if self.status else ""
@@ -46,7 +46,7 @@ class WeatherUnavailable(Exception):
 
 
 class Provider(Protocol):
-    """Somebody who knows the weather."""
+    """A source of forecasts."""
 
     @property
     def name(self) -> str:
@@ -55,13 +55,13 @@ class Provider(Protocol):
 
     @property
     def fresh_for(self) -> float:
-        """For so many seconds its forecasts are as good as new. 0: they are not worth keeping."""
+        """For how many seconds its forecasts are fresh. 0: they are not cached."""
         ...
 
     async def fetch(self, place: Place) -> Forecast:
-        """The forecast, asked for now. WeatherUnavailable, and nothing else: there is none."""
+        """Request the forecast. WeatherUnavailable, and nothing else: there is none."""
         ...
 
     async def aclose(self) -> None:
-        """No connection is left."""
+        """Close all connections."""
         ...

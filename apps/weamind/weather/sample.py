@@ -1,8 +1,8 @@
 """Made-up weather, without a network: for trying the bot out, and always labelled as such.
 
-The same place has the same weather at the same hour, whoever asks and how often. It knows the
-seasons, the hour of the day, that the south is warmer and a peak colder, and that summer afternoons
-thunder. It makes up no official warnings.
+The same place always has the same weather at the same hour. It depends on the season, the hour and
+the elevation, is warmer in the south, and has thunderstorms on summer afternoons. There are no
+official warnings.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class Sample:
         delay: float = 0.0,
         clock: Callable[[], datetime] = lambda: datetime.now(TAIPEI),
     ) -> None:
-        """ValueError: no such delay."""
+        """ValueError: the delay is not valid."""
         if not 0 <= delay < math.inf:
             raise ValueError("a delay must be a number of seconds, 0 or more")
         self._delay = delay
@@ -63,11 +63,11 @@ class Sample:
         return make_up(place, now=self._clock())
 
     async def aclose(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there are no connections."""
 
 
 def make_up(place: Place, *, now: datetime) -> Forecast:
-    """Believable weather for *place*; nobody observed it."""
+    """Plausible, made-up weather for *place*."""
     local = now.astimezone(TAIPEI)
     hour = local.replace(minute=0, second=0, microsecond=0)
     return Forecast(

@@ -1,4 +1,4 @@
-"""Which provider: by the name that the settings have for it."""
+"""Chooses the provider by its name in the settings."""
 
 from . import cwa, open_meteo, sample
 from .download import DEADLINE
@@ -18,7 +18,7 @@ def open_provider(
 ) -> Provider:
     """The provider of that name. ValueError: there is none, or what it needs is missing.
 
-    Nothing connects before the first forecast. *base_url* is for those who run a copy of their own.
+    Nothing connects before the first forecast. *base_url* is for those who run their own copy.
     """
     if name == open_meteo.NAME:
         return open_meteo.OpenMeteo(

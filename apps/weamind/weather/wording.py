@@ -1,4 +1,4 @@
-"""The words for a forecast, in Traditional Chinese; what nobody knows is a dash."""
+"""The words for a forecast, in Traditional Chinese; an unknown value is a dash."""
 
 from datetime import date, datetime, timedelta
 
@@ -26,9 +26,9 @@ SAMPLE = "範例資料"
 _NUMERALS = "零一二三四五六七"
 _WEEKDAYS = "一二三四五六日"
 _HIGH = 100
-"""From so many metres above the sea on, a card says how high a landmark is."""
+"""From this elevation in metres on, a card says how high a landmark is."""
 _COLDER = 500
-"""From so many on, its weather is another than that of the township around it."""
+"""From this elevation on, its weather differs from that of the township around it."""
 
 
 def forecast_text(forecast: Forecast, *, now: datetime) -> str:
@@ -134,7 +134,7 @@ def chance(rain: int | None) -> str:
 
 
 def hours(step: Step) -> str:
-    """From when to when: 09–12 時."""
+    """The hours: 09–12 時."""
     return f"{_local(step.start):%H}–{_local(step.end):%H} 時"
 
 
@@ -235,7 +235,7 @@ def _emoji(part: Step) -> str:
 
 
 def _credit(forecast: Forecast) -> list[str]:
-    """Whom it comes from; nobody, if it is made up."""
+    """The attribution; none if the forecast is made up."""
     credit = forecast.attribution
     words = (credit.text, credit.url, credit.licence, credit.licence_url)
     return [] if forecast.sample else [" ".join(filter(None, words))]

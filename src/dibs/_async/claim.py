@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from .. import claims
 from .._core.causes import cause_for
 from .._core.connection import Outage
-from .._core.endings import How, left_by
 from .._core.keys import Seconds, fingerprint, milliseconds, seconds
 from .._core.lease import HoldCall, LeaseState, note_in, settle_request
-from .._core.once import encoded_note, framed, with_note
+from .._core.once import How, encoded_note, framed, left_by, with_note
 from .._core.options import ClaimOptions
 from .._system import time
 from .._tasks import monotonic
@@ -171,17 +170,17 @@ class AsyncClaim(Generic[R]):
             claims.closed(self)
             self._settle(1)  # the database answers
             return await self._recording.end(self)
-        left = left_by(
+        effect = left_by(
             "released" if self._released else how, options.after, options.on_error,
             has_result=self.result is not NO_RESULT, work=options.work,
             lost=options.work != "submission" and self.lost,
         )  # fmt: skip
-        if left == "nothing":
+        if effect == "nothing":
             return await self._end(None)
-        if left == "untouched":
+        if effect == "untouched":
             return False
         result = b""
-        if left == "result":
+        if effect == "result":
             try:
                 result = framed(options, self.result, time(), self._lasted)
             except BaseException:  # an interrupted one as well: it must not be done again
@@ -435,17 +434,17 @@ async def _ask(leases: AsyncLeases, submission: ClaimCall) -> ClaimOutcome:
         return await _resume(leases, call, options, secret)
     known = leases.known_record(call.key)
     if known is not None:  # it runs in this process: no request is needed
-        found = read_record(*known)
+        existing = read_record(*known)
     else:
         record = running_record(leases.new_token(), seen, time(), note)
         outcome = await leases.acquire(call, record, read_claim)
         if isinstance(outcome, LeaseState):
             return outcome
         if isinstance(outcome, Holding):  # another thread was quicker, between the two looks
-            found = ExistingClaim("running", outcome.remaining, note=outcome.note)
+            existing = ExistingClaim("running", outcome.remaining, note=outcome.note)
         else:
-            found = outcome
-    return answer_duplicate(options, call, seen, found)
+            existing = outcome
+    return answer_duplicate(options, call, seen, existing)
 
 
 async def _resume(

@@ -44,6 +44,7 @@ from .._core.options import (
     TryHoldKeywords,
     UntypedClaimKeywords,
     checked_policy,
+    holding_of,
     is_disabled,
     takes,
 )
@@ -120,6 +121,8 @@ class AsyncDibs(AsyncCaching):
         self._exclusive_options = Remembered(AsyncDibs.exclusive, holding)
         self._claim_options = Remembered(AsyncDibs.claim, ClaimOptions)
         self._once_options = Remembered(AsyncDibs.once, ClaimOptions)
+        self._holding = functools.lru_cache(256)(functools.partial(holding_of, settings))
+        """How the key of a claim is held; made once for each `ClaimOptions`."""
         scheduling = functools.partial(ScheduleOptions, settings)
         self._schedule_options = Remembered(AsyncDibs.scheduled, scheduling)
         throttling = functools.partial(ThrottleOptions, settings)
@@ -421,7 +424,10 @@ class AsyncDibs(AsyncCaching):
             Unavailable: Redis is unavailable and the policy is "closed".
             UsageError: An option is invalid.
         """
-        chosen = self._claim_options(options)
+        try:  # as in `hold`
+            chosen = self._claim_options.remembered(**options)
+        except TypeError:
+            chosen = self._claim_options(options)
         seen = NO_PAYLOAD if payload is None else fingerprint(payload)
         return self._claim(key, chosen, seen, name, note, token)
 
@@ -441,13 +447,6 @@ class AsyncDibs(AsyncCaching):
         return self._new_claiming(
             self._leases, ClaimCall(call, options, seen, encoded_note(note), secret)
         )
-
-    def _holding(self, options: ClaimOptions) -> HoldOptions:
-        """How the key of a claim is held while it runs."""
-        return self._hold_options({
-            "ttl": options.lease, "wait": options.wait, "renew": True,
-            "on_outage": options.on_outage,
-        })  # fmt: skip
 
     @overload
     def once(

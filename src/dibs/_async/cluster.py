@@ -44,7 +44,7 @@ from .._tasks import (
     monotonic,
     sleep,
 )
-from .._transport.subscriber import Wake
+from .._transport.base import Wake
 from .._transport.targets import Cluster
 from ..errors import Cause, UsageError
 
@@ -349,7 +349,7 @@ _ON_THE_MOVE = 0.02
 
 
 class AsyncClusterTransport(AsyncClusterMap):
-    """Requests in, replies out, from whichever node has the key. The verbs of a `Transport`."""
+    """Requests in, replies out, from the node that has the key. The verbs of a `Transport`."""
 
     # ---- asking
 
@@ -425,9 +425,9 @@ class AsyncClusterTransport(AsyncClusterMap):
 
     def _redirect(self, reply: Any, route: AsyncRoute) -> Redirect | None:
         """Where *reply* says that the key is; None: it was served."""
-        said = read_redirect(first_error(reply), route.node)
-        redirect = with_host(said, list(self._routes))
-        if redirect is not said and isinstance(redirect, TryAgain):
+        answer = read_redirect(first_error(reply), route.node)
+        redirect = with_host(answer, list(self._routes))
+        if redirect is not answer and isinstance(redirect, TryAgain):
             self.reconnect()
         return redirect
 

@@ -193,11 +193,13 @@ async def resume(leases: AsyncLeases, call: HoldCall, secret: bytes) -> LeaseSta
     leases.enter(lease, now)
     if monotonic() >= lease.deadline:
         try:
-            await leases.catch_up(lease)
+            is_ours = await leases.catch_up(lease)
         except BaseException:
             leases.drop(lease)
             _hand_back(leases, call, secret, token)
             raise
+        if not is_ours:
+            leases.lose(lease, NOT_OURS)
     return lease
 
 

@@ -34,7 +34,7 @@ from .._core.request import Request
 from .._core.watch import Tracked, read_watch, watch_request
 from .._events import EventSink
 from .._tasks import BackgroundTasks, Guard, Signal, current_loop, monotonic, within
-from .._transport.subscriber import Wake
+from .._transport.base import Wake
 from ..errors import Cause, Unavailable, UsageError
 from .leases import AsyncLeases
 from .spans import load_in_span, work_in_background

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from .._core.causes import cause_for
 from .._core.connection import Outage
-from .._core.endings import How, is_fire_over
 from .._core.keys import expand, milliseconds
 from .._core.lease import HoldCall, Holding, LeaseState
+from .._core.once import How, is_fire_over
 from .._core.options import Settings
 from .._core.request import Request
 from .._core.schedule import (
@@ -21,6 +21,7 @@ from .._core.schedule import (
     ScheduleOptions,
     ScheduleStep,
     clock_offset,
+    elapsed_ms,
     has_begun,
     is_apart,
     kept_ms,
@@ -164,7 +165,7 @@ class AsyncRunner:
         self._leases = leases
         self._scheduled = scheduled
         self._clock = clock
-        self._since = clock.own()
+        self._since, self._began = monotonic(), clock.own()
         self._last: int | None = None
         """The last fire that is over, as far as is known here; None: the store was not asked."""
         self._awaited: int | None = None
@@ -184,7 +185,7 @@ class AsyncRunner:
     def start(self) -> None:
         """Begin. RuntimeError: the system has no thread for it."""
         rule, moment = self._scheduled.rule, self._scheduled.moment
-        following = moment(rule.following(self._since)).isoformat()
+        following = moment(rule.following(self._began)).isoformat()
         _log.info("%s: scheduled %r, next at %s", self._scheduled.key, rule, following)
         self._is_started = self._tasks.spawn(self._run)
         if not self._is_started:
@@ -343,7 +344,8 @@ class AsyncRunner:
         await self._refresh()
         if self._last is not None or clock.is_apart:
             return
-        self._last = latest = scheduled.rule.latest(self._since + clock.now() - clock.own())
+        elapsed = elapsed_ms(clock.own() - self._began, milliseconds(monotonic() - self._since))
+        self._last = latest = scheduled.rule.latest(clock.now() - elapsed)
         kept = kept_ms(scheduled.rule, latest)
         request = register_request(scheduled.last_key, latest, self._holder, kept)
         if has_begun(await self._ask(request)):

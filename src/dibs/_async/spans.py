@@ -55,14 +55,14 @@ class AsyncTracedHold(AsyncHold):
         return None
 
     async def __aenter__(self) -> AsyncLease:
-        taken, self._taken = self._taken, None
-        span, since = taken or self._leases.events.span("hold", self._call.name), monotonic()
+        pending, self._taken = self._taken, None
+        span, since = pending or self._leases.events.span("hold", self._call.name), monotonic()
         try:
             lease = await super().__aenter__()
         except BaseException as error:
             _end_refused(span, error)
             raise
-        if taken is None and self._call.options.wait:
+        if pending is None and self._call.options.wait:
             span.waited(monotonic() - since)
         self._span = span
         return lease

@@ -152,9 +152,9 @@ class AsyncStore:
             if not lacking:
                 break
             is_refused = self.scripts.send_whole(self.transport.engine, now)
-            asked = [requests[place] for place in lacking]
-            again = (_with_scripts_each if is_refused else give)(asked)
-            answers = await self.transport.send_all(again, now)
+            originals = [requests[place] for place in lacking]
+            retries = (_with_scripts_each if is_refused else give)(originals)
+            answers = await self.transport.send_all(retries, now)
             for place, reply in zip(lacking, answers, strict=True):
                 replies[place] = reply
         return replies

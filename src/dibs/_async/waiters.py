@@ -37,8 +37,8 @@ class Turn(Signal):
 class AsyncQueue:
     """Those who wait for one key, what they know of it, and when one of them looks again.
 
-    The knowledge belongs to the queue, not to its first waiter: who moves up goes on waiting
-    where the one before left off, without asking again. So all of them have the same limit.
+    The knowledge belongs to the queue, not to its first waiter: the next one continues to wait
+    where the one before stopped, without asking again. So all of them have the same limit.
     """
 
     def __init__(self, guard: AbstractContextManager[Any], limit: int | None) -> None:
@@ -74,8 +74,8 @@ class AsyncQueue:
         """Who has the key, as far as this process knows; None: it has not asked yet."""
         if self._answer is None:
             return None
-        left = self._answered_at + self._answer.remaining - monotonic()
-        return Holding(max(left, 0.0), self._answer.holder)
+        remaining = self._answered_at + self._answer.remaining - monotonic()
+        return Holding(max(remaining, 0.0), self._answer.holder)
 
     def answered(self, holding: Holding) -> None:
         """The store said who has the key. What wakes us from now on is news."""
@@ -129,7 +129,7 @@ def _is_news(queue: AsyncQueue, watching: Watching) -> bool:
 
 
 class AsyncWaiters:
-    """Those who wait, key by key. The first in a queue contends, the others stand behind it."""
+    """Those who wait, key by key. The first in a queue contends, the others wait for it."""
 
     def __init__(
         self,
@@ -231,10 +231,10 @@ class AsyncWaiters:
             if queue.first is turn:
                 # Between the two looks it became ours; the signal is gone, the turn is not.
                 return
-            left = deadline - monotonic()
-            if left <= 0:
+            remaining = deadline - monotonic()
+            if remaining <= 0:
                 return
-            await turn.wait(left)
+            await turn.wait(remaining)
 
     async def _contend(
         self,
@@ -276,8 +276,10 @@ class AsyncWaiters:
             queue.look_again(0.0)  # the next attempt meets the same outage, and the policy decides
         else:
             pause = _LOOK_AGAIN if watching.tracked and not _is_news(queue, watching) else _POLL
-            gone = watching.remaining <= 0
-            queue.look_again(_JUST_AFTER if gone else min(watching.remaining + _JUST_AFTER, pause))
+            is_expired = watching.remaining <= 0
+            queue.look_again(
+                _JUST_AFTER if is_expired else min(watching.remaining + _JUST_AFTER, pause)
+            )
 
     async def _register(self, call: HoldCall, queue: AsyncQueue) -> Watching:
         """Be woken by the next change of the key; how long there will be none, as it is now."""
@@ -285,7 +287,7 @@ class AsyncWaiters:
         if call.options.limit is None:
             return await transport.watch(call.key, queue.wake, monotonic())
         answer = await transport.track(count_request(call.key), queue.wake, monotonic())
-        # A permit may have been given back before we were registered.
+        # A permit may have been released before we were registered.
         first, count = queue.holding, answer.replies[0]
         if not isinstance(count, int):
             return Watching(math.inf, tracked=False)  # refused: all we can do is try now and then

@@ -119,12 +119,12 @@ class Absent(KeyError):
         return Unavailable(why, self.name, KeyError.__name__)
 
 
-def picked(name: str, items: list[Any], found: Any) -> list[Any]:
+def picked(name: str, items: list[Any], result: Any) -> list[Any]:
     """What a load of many returned, as a value for each item, or an Absent. UsageError: no dict."""
-    if not isinstance(found, Mapping):
-        kind = type(found).__name__
+    if not isinstance(result, Mapping):
+        kind = type(result).__name__
         raise UsageError(f"{name}: the loader must return a dict of values by item, not {kind}")
-    values = cast("Mapping[Any, Any]", found)
+    values = cast("Mapping[Any, Any]", result)
     return [values[item] if item in values else Absent(name) for item in items]
 
 

@@ -317,9 +317,9 @@ def look(dialect: SqlDialect, key: str) -> Generator[Statement, TableRows, Recor
     rows = yield dialect.look, {"key": key.encode() if dialect.has_binary_keys else key}
     if not rows:
         return None
-    token, fingerprint, result, left = rows[0]
-    kept = None if result is None else bytes(result)
-    return Recorded(_text(token), _text(fingerprint), kept, max(float(left) / 1000, 0.001))
+    token, fingerprint, result, ttl_ms = rows[0]
+    stored = None if result is None else bytes(result)
+    return Recorded(_text(token), _text(fingerprint), stored, max(float(ttl_ms) / 1000, 0.001))
 
 
 def finish(
@@ -440,9 +440,9 @@ def database_failure(error: BaseException) -> DatabaseFailure | None:
         if seen is None:
             return None
         codes: list[DatabaseFailure] = [_CODES[code] for code in _codes_of(seen) if code in _CODES]
-        found = codes[0] if codes else _sentence(seen)
-        if found is not None:
-            return found
+        failure = codes[0] if codes else _sentence(seen)
+        if failure is not None:
+            return failure
         inner = getattr(seen, "orig", None)
         seen = inner if isinstance(inner, BaseException) else seen.__cause__
     return None

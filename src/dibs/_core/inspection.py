@@ -176,9 +176,9 @@ class KeyReading(NamedTuple):
     size: int | None = None
 
 
-def is_gone(found: KeyReading) -> bool:
+def is_gone(reading: KeyReading) -> bool:
     """Whether the key ended while it was looked at."""
-    return found.kind in (b"none", "none") or found.values[:1] == [-2]
+    return reading.kind in (b"none", "none") or reading.values[:1] == [-2]
 
 
 def is_denied(reply: Reply) -> bool:
@@ -187,29 +187,29 @@ def is_denied(reply: Reply) -> bool:
     return isinstance(first, ErrorReply) and first.code == "NOPERM" and "command" not in str(first)
 
 
-def classify(namespace: str, found: KeyReading, now: float) -> KeyInfo:
+def classify(namespace: str, reading: KeyReading, now: float) -> KeyInfo:
     """What a key is. *now*: the server's clock."""
-    key = _name(namespace, found.key)
-    if is_denied(found.kind) or is_denied(found.values):
+    key = _name(namespace, reading.key)
+    if is_denied(reading.kind) or is_denied(reading.values):
         return KeyInfo(key, "foreign", "denied")
-    pttl, *rest = found.values
-    left = pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else None
-    kind = found.kind.decode() if isinstance(found.kind, bytes) else str(found.kind)
+    pttl, *rest = reading.values
+    remaining = pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else None
+    kind = reading.kind.decode() if isinstance(reading.kind, bytes) else str(reading.kind)
     match rest:
         case [bytes(head)]:
-            size = len(head) if found.size is None else found.size
-            entry = _string(namespace, key, head, now)._replace(remaining=left, size=size)
+            size = len(head) if reading.size is None else reading.size
+            entry = _string(namespace, key, head, now)._replace(remaining=remaining, size=size)
             return entry._replace(due=_due(entry))
         case [int(), list()] if key.startswith("fences:") and (whose := _owner(namespace, key)):
-            return KeyInfo(key, "fence", "counter", left, of=whose)
+            return KeyInfo(key, "fence", "counter", remaining, of=whose)
         case [int(), list()] if key.startswith("fires:") and (whose := _owner(namespace, key)):
-            return KeyInfo(key, "history", "fires", left, of=whose)
+            return KeyInfo(key, "history", "fires", remaining, of=whose)
         case [int(), list()] if key.startswith("waiting:") and (whose := _owner(namespace, key)):
-            return KeyInfo(key, "waiters", "waiting", left, of=whose)
+            return KeyInfo(key, "waiters", "waiting", remaining, of=whose)
         case [int(count), list(members)] if permits := _permits(members, now):
-            return KeyInfo(key, "permits", "held", left, permits=permits, taken=count)
+            return KeyInfo(key, "permits", "held", remaining, permits=permits, taken=count)
         case _:
-            return KeyInfo(key, "foreign", kind, left)
+            return KeyInfo(key, "foreign", kind, remaining)
 
 
 def _name(namespace: str, key: bytes) -> str:
@@ -409,8 +409,8 @@ def read_scan(replies: list[Reply]) -> tuple[bytes, list[bytes], float]:
     """The next cursor (0: that was all), the keys, and the time in seconds since the epoch."""
     match replies:
         case [[bytes(cursor), list(keys)], time]:
-            found = [key for key in keys if isinstance(key, bytes)]
-            return cursor, list(dict.fromkeys(found)), read_time(time)
+            names = [key for key in keys if isinstance(key, bytes)]
+            return cursor, list(dict.fromkeys(names)), read_time(time)
         case _:
             return b"0", [], 0.0
 

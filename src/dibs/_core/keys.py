@@ -534,16 +534,16 @@ def check_fields(text: str, function: Callable[..., Any], ignore: tuple[str, ...
     """
     parameters = inspect.signature(function).parameters
     first = next(iter(parameters), None)
-    left = [name for name in parameters if name not in ignore]
-    if first in ("self", "cls") and first in left:
-        left.remove(first)
-    if not left or roots_of(text):
+    args = [name for name in parameters if name not in ignore]
+    if first in ("self", "cls") and first in args:
+        args.remove(first)
+    if not args or roots_of(text):
         return
     where = getattr(function, "__qualname__", repr(function))
-    named = "".join(f"{name!r}, " for name in (*ignore, *left)).strip()
+    named = "".join(f"{name!r}, " for name in (*ignore, *args)).strip()
     raise UsageError(
         f"{text!r} has no field: callers of {where}() with different arguments would get the same "
-        f"result. Name arguments in braces, as in '{text}:{{{left[0]}}}', and not in an f-string; "
+        f"result. Name arguments in braces, as in '{text}:{{{args[0]}}}', and not in an f-string; "
         f"or pass ignore=({named}) if they make no difference"
     )
 

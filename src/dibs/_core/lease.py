@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, Protocol
 from ..errors import UsageError
 from .capabilities import Engine, run_script, run_whole_script
 from .causes import code_of_reply
-from .keys import companion_key, public_name
+from .keys import companion_key, milliseconds, public_name
 from .options import HoldOptions
 from .request import SIZE, ErrorReply, Reply, Request, pack
 
@@ -245,9 +245,9 @@ _DELIFEQ = b"*3\r\n$7\r\nDELIFEQ\r\n"
 
 
 def release_request(engine: Engine, key: bytes, token: bytes, until: float) -> Request:
-    """Give the key back, if it is still ours; worth delivering until the lease expires.
+    """Release the key, if it is still ours; worth delivering until the lease expires.
 
-    The reply is 1: given back; anything else: it was not (or no longer) ours.
+    The reply is 1: released; anything else: it was not (or no longer) ours.
     """
     if engine.compare_delete == "DELIFEQ":
         payload = b"".join(
@@ -331,8 +331,10 @@ def parts_of(value: bytes) -> ValueParts:
 
 def _holding(value: Reply, pttl: Reply) -> Holding:
     # PTTL: -2 gone meanwhile, -1 another program set it without a ttl.
-    left = pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else math.inf if pttl == -1 else 0.0
-    return Holding(left, holder_in(value), note_in(value))
+    remaining = (
+        pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else math.inf if pttl == -1 else 0.0
+    )
+    return Holding(remaining, holder_in(value), note_in(value))
 
 
 def holder_in(value: Reply) -> str | None:
@@ -461,8 +463,8 @@ def read_permit(replies: list[Reply], token: bytes) -> Won | AllTaken:
     if isinstance(reply, int):
         return Won(reply)
     assert isinstance(reply, list)
-    first, left, greatest = reply
-    refusal = AllTaken(_seconds(left), holder_in(first))
+    first, pttl, greatest = reply
+    refusal = AllTaken(_seconds(pttl), holder_in(first))
     refusal.greatest = greatest if isinstance(greatest, bytes) else b""
     return refusal
 
@@ -504,9 +506,27 @@ _ZREM = b"*3\r\n$4\r\nZREM\r\n"
 
 
 def release_permit(key: bytes, token: bytes, until: float) -> Request:
-    """Give a permit back. 1: given back; 0: it was not (or no longer) ours."""
+    """Release a permit. 1: released; 0: it was not (or no longer) ours."""
     words = (_ZREM, SIZE[len(key)], key, b"\r\n", SIZE[len(token)], token, b"\r\n")
     return Request(b"".join(words), 1, key, until)
+
+
+def free_request(engine: Engine, call: HoldCall, token: bytes, until: float) -> Request:
+    """Give back what *token* holds, if it still does; worth delivering until *until*."""
+    if call.options.limit is None:
+        return release_request(engine, call.key, token, until)
+    return release_permit(call.key, token, until)
+
+
+def end_request(engine: Engine, lease: LeaseState, now: float) -> Request:
+    """Free the key or permit, once its `at_least` is over."""
+    key, token, until = lease.call.key, lease.token, lease.deadline
+    if lease.stays_until <= now:
+        return free_request(engine, lease.call, token, until)
+    ms = milliseconds(lease.stays_until - now)
+    if lease.call.options.limit is None:
+        return shorten_request(engine, key, token, ms, until)
+    return shorten_permit(key, token, ms, until)
 
 
 def peek_permits(key: bytes) -> Request:
@@ -518,12 +538,12 @@ def read_peek_permits(reply: Reply) -> Holding | None:
     """The holder; None: the key is free."""
     if not isinstance(reply, list):
         return None
-    token, left = reply
-    return Holding(_seconds(left), holder_in(token))
+    token, pttl = reply
+    return Holding(_seconds(pttl), holder_in(token))
 
 
-def _seconds(left: Reply) -> float:
-    return max(left, 0) / 1000 if isinstance(left, int) else math.inf
+def _seconds(pttl: Reply) -> float:
+    return max(pttl, 0) / 1000 if isinstance(pttl, int) else math.inf
 
 
 Verb = Literal["hold", "claim"]
@@ -652,5 +672,5 @@ def read_resume(reply: list[Reply], options: HoldOptions) -> Resumed | HeldElsew
     data = value if isinstance(value, bytes) else None
     if data is not None and is_ours:
         return Resumed(data, None if options.fence_prefix is None else int(str(number)))
-    left = number if isinstance(number, int) else 0
-    return HeldElsewhere(data, math.inf if left == -1 else max(left, 0) / 1000)
+    pttl = number if isinstance(number, int) else 0
+    return HeldElsewhere(data, math.inf if pttl == -1 else max(pttl, 0) / 1000)

@@ -143,10 +143,10 @@ def _is_generated(cls: Any) -> bool:
 def _check_again(plain: Any, make: Read, put: Write) -> None:
     """ConversionError: its `__init__` or `__post_init__` makes something else of the fields."""
     try:
-        again = put(make(plain))
+        round_trip = put(make(plain))
     except Exception as error:
         raise ConversionError(f"{_AGAIN} ({type(error).__name__})") from None
-    if repr(again) != repr(plain):
+    if repr(round_trip) != repr(plain):
         raise ConversionError(_AGAIN)
 
 
@@ -263,8 +263,8 @@ def _checked(cls: type, name: str, put: Write, read: Read) -> Write:
             raise _not_this_class(value, cls, name)
         try:
             plain = put(value)
-            again = read(plain)
-            is_same = _is_same(again, value)
+            round_trip = read(plain)
+            is_same = _is_same(round_trip, value)
         except Exception as error:  # its text may hold the value
             raise ConversionError(f"{_AGAIN} ({type(error).__name__})") from None
         if not is_same:

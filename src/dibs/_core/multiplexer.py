@@ -181,20 +181,20 @@ class Multiplexer(Circuit, Generic[C]):
         first, and what it answers twice is ignored.
         """
         old, self.current = self.current, channel
-        again: list[Pending] = []
+        repeats: list[Pending] = []
         if old is not None:
-            again = self._repeated_from(old, channel, now)
+            repeats = self._repeated_from(old, channel, now)
             channel.has_received = False  # that was the handshake
         ending = self._end_abandoned(channel, now)
         if old is not None:
-            self._silent_on = [request for _, request in [*ending, *again[:1]]]
+            self._silent_on = [request for _, request in [*ending, *repeats[:1]]]
         from_outbox: list[Pending] = [(None, request) for request in self.outbox.take(now)]
         backlog, self.backlog = self.backlog, []
         self._was_sent = False
         self._failures = 0
         self._silence.reset()
         self._seen = None
-        return [*ending, *from_outbox, *again, *filter(is_wanted, backlog)]
+        return [*ending, *from_outbox, *repeats, *filter(is_wanted, backlog)]
 
     def _repeated_from(self, old: C, channel: C, now: float) -> list[Pending]:
         """What is still wanted of *old*, in whose place *channel* is."""

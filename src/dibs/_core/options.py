@@ -229,6 +229,13 @@ class ClaimOptions:
         self.on_outage: Final = None if on_outage is None else checked_policy(on_outage)
 
 
+def holding_of(settings: Settings, claim: ClaimOptions) -> HoldOptions:
+    """How the key of a claim is held while it runs."""
+    return HoldOptions(
+        settings, ttl=claim.lease, wait=claim.wait, renew=True, on_outage=claim.on_outage
+    )
+
+
 # ---- signatures, and options that are made once
 
 F = TypeVar("F", bound=Callable[..., Any])

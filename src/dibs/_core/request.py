@@ -253,10 +253,10 @@ class Channel:
 
     def clear(self) -> list[Pending]:
         """Forget all requests; those that are still wanted."""
-        wanted = [pending for pending in self.queue if is_wanted(pending)]
+        remaining = [pending for pending in self.queue if is_wanted(pending)]
         self.queue.clear()
         self.unsent.clear()
-        return wanted
+        return remaining
 
 
 _INFO = re.compile(rb"id=(\d+) addr=(\S+) laddr=(\S+)(?: |$)")

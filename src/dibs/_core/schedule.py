@@ -505,6 +505,14 @@ def pause(look_at: int, now: int) -> float:
 # ---- the clock of this machine, and the server's
 
 
+def elapsed_ms(wall: int, monotonic: int) -> int:
+    """How long ago it was, by two clocks of this machine.
+
+    If the wall clock was set meanwhile, forward or back, it is wrong by that.
+    """
+    return max(min(wall, monotonic), 0)
+
+
 def clock_offset(now: int, elapsed: int, server: int) -> int:
     """What to add to the clock of this machine, which shows *now*, to get the server's.
 

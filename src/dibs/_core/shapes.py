@@ -418,12 +418,12 @@ def _first_that_fits(convert: Sequence[Callable[[Any], Any]], name: str) -> Call
 
 
 def _types(members: Sequence[Converter]) -> frozenset[type] | None:
-    found: set[type] = set()
+    union: set[type] = set()
     for each in members:
         if each.types is None:
             return None
-        found |= each.types
-    return frozenset(found)
+        union |= each.types
+    return frozenset(union)
 
 
 def _optional(member: Converter) -> Converter:

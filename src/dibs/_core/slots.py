@@ -64,7 +64,7 @@ def slot_of(key: bytes) -> int:
     return crc_hqx(key, 0) % SLOTS
 
 
-def read_slots(reply: Reply, asked: Node) -> list[Range]:
+def read_slots(reply: Reply, source: Node) -> list[Range]:
     """Return which node has which slots, from the reply to `ASK_SLOTS`.
 
     Without a host: that of the node that replied. A node that should announce a host name and has
@@ -77,14 +77,14 @@ def read_slots(reply: Reply, asked: Node) -> list[Range]:
                 name = _text(host)
                 if name == UNKNOWN_HOST:
                     name = _address(more)
-                slots.append(Range(start, end, Node(name or asked.host, port)))
+                slots.append(Range(start, end, Node(name or source.host, port)))
             case _:
                 pass  # a slot range without a master
     return slots
 
 
 def _address(more: list[Reply]) -> str:
-    """The IP address of a node, from what follows its host and port; "": it is not there."""
+    """The IP address of a node, from what follows its host and port; "": none is given."""
     facts = more[1] if len(more) > 1 else None
     if isinstance(facts, list):  # RESP2
         facts = dict(zip(facts[::2], facts[1::2], strict=False))  # type: ignore[arg-type]
@@ -106,7 +106,7 @@ def with_host(redirect: Redirect | None, known: Iterable[Node]) -> Redirect | No
     return redirect._replace(node=candidates[0]) if len(candidates) == 1 else TryAgain()
 
 
-def read_redirect(error: ErrorReply | None, asked: Node) -> Redirect | None:
+def read_redirect(error: ErrorReply | None, source: Node) -> Redirect | None:
     """`MOVED 3999 127.0.0.1:6381`, `ASK …`, `TRYAGAIN …`; None: the error is something else."""
     if error is None or error.code not in ("MOVED", "ASK", "TRYAGAIN"):
         return None
@@ -114,7 +114,7 @@ def read_redirect(error: ErrorReply | None, asked: Node) -> Redirect | None:
         return TryAgain()
     _, slot, address = str(error).split(" ")[:3]
     host, _, port = address.rpartition(":")
-    node = Node(host or asked.host, int(port))
+    node = Node(host or source.host, int(port))
     return Moved(int(slot), node) if error.code == "MOVED" else Ask(int(slot), node)
 
 

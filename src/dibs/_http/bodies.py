@@ -6,8 +6,8 @@ of two equal forms differ. Nothing here depends on how a server cut the body int
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 SHORT = 1 << 20
 """Bytes of a body that are held in memory, and parsed as JSON or as a form."""
@@ -80,11 +80,11 @@ class FormReader:
     def add(self, piece: bytes) -> None:
         """Read the next bytes of the body."""
         data, start = self._held + piece, 0
-        while (found := data.find(self._mark, start)) >= 0 and len(self._parts) < _MOST_PARTS:
-            self._parts[-1].add(data[start:found])
+        while (index := data.find(self._mark, start)) >= 0 and len(self._parts) < _MOST_PARTS:
+            self._parts[-1].add(data[start:index])
             self._text -= self._parts[-1].end()
             self._parts.append(_Part(min(self._text, _LONGEST_VALUE)))
-            start = found + len(self._mark)
+            start = index + len(self._mark)
         rest = max(start, len(data) - len(self._mark) + 1)  # a boundary may begin in here
         self._parts[-1].add(data[start:rest])
         self._held = data[rest:]
@@ -211,3 +211,25 @@ def declared_length(headers: Mapping[str, str]) -> int | None:
     """The Content-Length; None: it is missing or malformed."""
     text = headers.get("content-length", "").strip()
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
+
+
+# ---- a body that the framework has parsed, or that is not wanted
+
+
+def drain(read: Callable[[int], bytes], most: int) -> None:
+    """Read and drop up to *most* bytes.
+
+    A client that is still sending would lose its connection, and the response with it.
+    """
+    while most > 0 and (piece := read(min(most, 65536))):
+        most -= len(piece)
+
+
+def file_hash(file: Any) -> str:
+    """The hash of an uploaded file; its position is restored for the application."""
+    position, hashing = file.tell(), hashlib.sha256()
+    file.seek(0)
+    while piece := file.read(PIECE):
+        hashing.update(piece)
+    file.seek(position)
+    return hashing.hexdigest()

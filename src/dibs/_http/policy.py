@@ -1,16 +1,16 @@
 """Which requests are guarded, and how: the options of an application, and the policy of a route."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, TypeVar
 
-from .._core.endings import How
 from .._core.keys import Seconds, seconds
+from .._core.once import How
 from .._core.options import After, ClaimOptions, OnError, OutagePolicy
 from ..errors import UsageError
 from .bodies import BODY_LIMIT
-from .responses import RESPONSE_CODEC
+from .responses import RESPONSE_CODEC, Recording
 
 U = TypeVar("U", bound=Callable[..., Any])
 
@@ -96,6 +96,7 @@ _NOT_FINAL = (400, 401, 403, 407, 422, *_LATER)
 """Correct the request, log in, or come back later: the work was not done."""
 _FROM_ROUTER = (404, 405, 413, 415)
 """Responses of routers to requests that no endpoint has handled."""
+_GUARDED = "dibs.guarded"
 SAFE = ("GET", "HEAD", "OPTIONS", "TRACE")
 """Methods that change nothing: a policy for all methods does not include them."""
 
@@ -396,3 +397,25 @@ def check_routes(policies: tuple[Policy, ...]) -> None:
     """UsageError: a policy of a middleware has no route."""
     if any(not policy.route for policy in policies):
         raise UsageError('a policy of a middleware needs a route: Policy("POST /orders", …)')
+
+
+def mark_guarded(marks: MutableMapping[str, Any]) -> None:
+    """UsageError: another guard has claimed this request; the second would refuse it.
+
+    *marks*: what all guards of one request see: its scope, or its environment.
+    """
+    if marks.get(_GUARDED):
+        rule = "use a decorator or a policy of a middleware, and exempt the route from the other"
+        raise UsageError(f"this request is guarded already: {rule}")
+    marks[_GUARDED] = True
+
+
+def unmark_guarded(marks: MutableMapping[str, Any]) -> None:
+    """The request has ended; a server or a middleware may use its scope again."""
+    marks.pop(_GUARDED, None)
+
+
+def outcome_of(policy: Policy, recording: Recording) -> How:
+    """How a request with such a response has ended."""
+    is_later = recording.status >= 400 and recording.is_later
+    return policy.outcome(recording.status, is_later=is_later)

@@ -115,6 +115,11 @@ class InvalidRequest(NamedTuple):
     status: int = 400
 
 
+def applied(policy: Policy, submission: Submission | InvalidRequest) -> Policy:
+    """The policy by which the response ends the claim: a request without a key has another one."""
+    return submission.policy if isinstance(submission, Submission) else policy
+
+
 INCOMPLETE = InvalidRequest(
     "incomplete", "The request body is incomplete. The request was not processed."
 )
@@ -264,8 +269,8 @@ def _name(user: object) -> str:
 
 def _cookie(cookies: str, name: str) -> str:
     for pair in cookies.split(";"):
-        found, _, value = pair.partition("=")
-        if found.strip() == name and value.strip():
+        cookie, _, value = pair.partition("=")
+        if cookie.strip() == name and value.strip():
             return value.strip()
     return ""
 
@@ -376,10 +381,10 @@ def _tree(root: str, facts: RequestFacts) -> Any:
 
 def _as_mapping(fields: list[Field]) -> dict[str, Any]:
     """Names to values; the value of a file is its name and its hash."""
-    found: dict[str, list[Any]] = {}
+    groups: dict[str, list[Any]] = {}
     for name, *rest in fields:
-        found.setdefault(name, []).append(rest[0] if len(rest) == 1 else rest)
-    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
+        groups.setdefault(name, []).append(rest[0] if len(rest) == 1 else rest)
+    return {name: values[0] if len(values) == 1 else values for name, values in groups.items()}
 
 
 def _step(value: Any, word: str) -> Any:

@@ -4,8 +4,8 @@
     start("/folder")   one server for all processes on this machine that name that folder
 
 The server belongs to a supervisor process (`supervisor.py`). A user of the server is an open
-connection to the supervisor. Whichever way a process ends, the kernel closes its connections; when
-the last one is closed, the supervisor ends the server.
+connection to the supervisor. However a process ends, the kernel closes its connections; when the
+last one is closed, the supervisor ends the server.
 """
 
 import hashlib

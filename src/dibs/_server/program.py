@@ -51,7 +51,7 @@ def _ask_wheel() -> str:
 
 
 def _on_path(otherwise: str) -> str:
-    found = next(filter(None, map(shutil.which, _PROGRAMS)), None)
-    if found is None:
+    path = next(filter(None, map(shutil.which, _PROGRAMS)), None)
+    if path is None:
         raise UsageError(otherwise)
-    return found
+    return path

@@ -2,7 +2,7 @@
 
 `embedded.py` starts it, with nothing but the standard library and the modules beside this one, and
 of those only what loads fast. Every user keeps one connection to the supervisor open; the kernel
-closes it whichever way the user ends. The supervisor writes one line to each connection:
+closes it however the user ends. The supervisor writes one line to each connection:
 
     ready               the server answers
     failed: <sentence>  it does not, and will not
@@ -137,8 +137,8 @@ class Supervisor:
         if _file_id(self._folder.supervisor_socket) != self._socket_id:
             return  # the folder was removed, and another supervisor has made it again
         lock_file = os.path.basename(self._folder.lock_file)
-        kept = {os.path.basename(self._folder.log)} if keep_log else set[str]()
-        names = set(os.listdir(self._folder.path)) - {lock_file} - kept
+        log_files = {os.path.basename(self._folder.log)} if keep_log else set[str]()
+        names = set(os.listdir(self._folder.path)) - {lock_file} - log_files
         # The lock file goes last: a process that locks it then sees that it has left the folder.
         for name in (*names, lock_file):
             _remove(os.path.join(self._folder.path, name))
@@ -216,9 +216,9 @@ def _allow_many_users() -> None:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MAX_USERS if hard == resource.RLIM_INFINITY else min(_MAX_USERS, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = _MAX_USERS if hard == resource.RLIM_INFINITY else min(_MAX_USERS, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def _listener_from_stdin() -> socket.socket:

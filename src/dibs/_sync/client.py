@@ -45,6 +45,7 @@ from .._core.options import (
     TryHoldKeywords,
     UntypedClaimKeywords,
     checked_policy,
+    holding_of,
     is_disabled,
     takes,
 )
@@ -121,6 +122,8 @@ class Dibs(Caching):
         self._exclusive_options = Remembered(Dibs.exclusive, holding)
         self._claim_options = Remembered(Dibs.claim, ClaimOptions)
         self._once_options = Remembered(Dibs.once, ClaimOptions)
+        self._holding = functools.lru_cache(256)(functools.partial(holding_of, settings))
+        """How the key of a claim is held; made once for each `ClaimOptions`."""
         scheduling = functools.partial(ScheduleOptions, settings)
         self._schedule_options = Remembered(Dibs.scheduled, scheduling)
         throttling = functools.partial(ThrottleOptions, settings)
@@ -422,7 +425,10 @@ class Dibs(Caching):
             Unavailable: Redis is unavailable and the policy is "closed".
             UsageError: An option is invalid.
         """
-        chosen = self._claim_options(options)
+        try:  # as in `hold`
+            chosen = self._claim_options.remembered(**options)
+        except TypeError:
+            chosen = self._claim_options(options)
         seen = NO_PAYLOAD if payload is None else fingerprint(payload)
         return self._claim(key, chosen, seen, name, note, token)
 
@@ -442,13 +448,6 @@ class Dibs(Caching):
         return self._new_claiming(
             self._leases, ClaimCall(call, options, seen, encoded_note(note), secret)
         )
-
-    def _holding(self, options: ClaimOptions) -> HoldOptions:
-        """How the key of a claim is held while it runs."""
-        return self._hold_options({
-            "ttl": options.lease, "wait": options.wait, "renew": True,
-            "on_outage": options.on_outage,
-        })  # fmt: skip
 
     @overload
     def once(

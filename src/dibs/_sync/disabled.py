@@ -8,7 +8,7 @@ from .._core.causes import cause_for
 from .._core.connection import Breaker, Outage
 from .._core.request import Request
 from .._core.watch import Tracked, Watching
-from .._transport.subscriber import Wake
+from .._transport.base import Wake
 
 _CAUSE = cause_for("disabled")
 
@@ -46,7 +46,7 @@ class DisabledTransport:
         _refuse()
 
     def post(self, request: Request) -> None:
-        """Nothing: there is nothing to take back."""
+        """Do nothing: there is nothing to undo."""
 
     def deliver_later(self, request: Request) -> None:
         """Nothing: nothing was taken."""

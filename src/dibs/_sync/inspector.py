@@ -87,13 +87,13 @@ class Inspector:
         here, start, following = next_node(list(nodes), cursor)
         request = scan_request(start, pattern_for(self._namespace, pattern), count)
         try:
-            left, keys, clock = read_scan(self._ask_node(nodes[here], request))
+            scan_cursor, keys, clock = read_scan(self._ask_node(nodes[here], request))
             entries = self._entries(keys, clock)
         except Outage as outage:
             if len(nodes) == 1:
                 raise Unavailable(outage.cause, _NAME) from None
             return Page([], following, here, str(outage.cause))
-        return Page(entries, following if left == b"0" else f"{left.decode()}@{here}")
+        return Page(entries, following if scan_cursor == b"0" else f"{scan_cursor.decode()}@{here}")
 
     def _nodes(self) -> dict[str, Any]:
         try:
@@ -142,17 +142,17 @@ class Inspector:
 
         Only names are read. Unavailable: a node of a cluster does not answer.
         """
-        found: list[str] = []
+        matches: list[str] = []
         for node in (self._nodes()).values():
             cursor = b""
-            while cursor != b"0" and len(found) < most:
+            while cursor != b"0" and len(matches) < most:
                 request = scan_request(cursor or b"0", pattern_for("", pattern), 1000)
                 try:
                     cursor, keys, _ = read_scan(self._ask_node(node, request))
                 except Outage as outage:
                     raise Unavailable(outage.cause, _NAME) from None
-                found += [key.decode(errors="backslashreplace") for key in keys]
-        return sorted(set(found))[:most]
+                matches += [key.decode(errors="backslashreplace") for key in keys]
+        return sorted(set(matches))[:most]
 
     def within(self, namespace: str) -> "Inspector":
         """An inspector of another namespace."""
@@ -190,10 +190,10 @@ class Inspector:
         data = expand(self._namespace, key)
         try:
             _, engine = self._store.opened()
-            [found] = self._look([data], 0.0)
-            if is_gone(found):
+            [reading] = self._look([data], 0.0)
+            if is_gone(reading):
                 return "free"
-            entry, head = classify(self._namespace, found, 0.0), found.values[-1]
+            entry, head = classify(self._namespace, reading, 0.0), reading.values[-1]
             if entry.kind == "permits":
                 return self._release_permit(data, is_meant)
             if entry.token_hint is None:

@@ -63,12 +63,12 @@ class Leadership:
             try:
                 outcome = self._leases.waiters.take(call, self._leases.attempt)
             except Unavailable:
-                left = deadline - monotonic()
-                if left <= 0:
+                remaining = deadline - monotonic()
+                if remaining <= 0:
                     raise
-                sleep(min(_PAUSE, left))
-                left = max(deadline - monotonic(), 0.0)
-                call = HoldCall(call.key, call.text, call.given_name, self._options(left))
+                sleep(min(_PAUSE, remaining))
+                remaining = max(deadline - monotonic(), 0.0)
+                call = HoldCall(call.key, call.text, call.given_name, self._options(remaining))
                 continue
             if isinstance(outcome, Holding):
                 raise busy_error(self._leases, self._call, outcome)

@@ -194,11 +194,13 @@ def resume(leases: Leases, call: HoldCall, secret: bytes) -> LeaseState | HeldEl
     leases.enter(lease, now)
     if monotonic() >= lease.deadline:
         try:
-            leases.catch_up(lease)
+            is_ours = leases.catch_up(lease)
         except BaseException:
             leases.drop(lease)
             _hand_back(leases, call, secret, token)
             raise
+        if not is_ours:
+            leases.lose(lease, NOT_OURS)
     return lease
 
 

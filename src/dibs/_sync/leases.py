@@ -10,22 +10,6 @@ from typing import TypeVar
 from .._core.capabilities import Engine, must_allow
 from .._core.causes import cause_for
 from .._core.connection import Outage
-from .._core.endings import (
-    COMPLETED,
-    REFUSED,
-    ClaimRecord,
-    DoneRequest,
-    EndingVerdict,
-    NoRoom,
-    end_request,
-    first_write,
-    free_request,
-    next_write,
-    no_room,
-    read_write,
-    warning_for,
-    write_request,
-)
 from .._core.keys import milliseconds
 from .._core.lease import (
     HoldCall,
@@ -34,6 +18,8 @@ from .._core.lease import (
     Won,
     about_key,
     acquire_request,
+    end_request,
+    free_request,
     is_wrong_type,
     keep_request,
     peek_permits,
@@ -46,7 +32,22 @@ from .._core.lease import (
     release_request,
     script_request,
 )
-from .._core.once import complete_request, read_complete
+from .._core.once import (
+    COMPLETED,
+    REFUSED,
+    ClaimRecord,
+    DoneRequest,
+    EndingVerdict,
+    NoRoom,
+    complete_request,
+    first_write,
+    next_write,
+    no_room,
+    read_complete,
+    read_write,
+    warning_for,
+    write_request,
+)
 from .._core.request import REPEATED, ErrorReply, Reply, Request
 from .._events import EventSink
 from .._process import Identity
@@ -114,9 +115,17 @@ class Leases:
         return self.acquire(call, None, read_acquire if call.options.limit is None else read_permit)
 
     def acquire(
-        self, call: HoldCall, token: bytes | None, read: Callable[[list[Reply], bytes], Won | M]
+        self,
+        call: HoldCall,
+        token: bytes | None,
+        read: Callable[[list[Reply], bytes], Won | M],
+        *,
+        is_last: bool = False,
     ) -> LeaseState | Holding | M:
-        """A lease, or what *read* returns for the current value. *token*: None makes one."""
+        """A lease, or what *read* returns for the current value. *token*: None makes one.
+
+        If the reply comes when the lease is over, the key is acquired again, once (*is_last*).
+        """
         now = monotonic()
         store, key, options = self.store, call.key, call.options
         if store.is_closed:
@@ -167,10 +176,15 @@ class Leases:
         self.enter(lease, now)
         if monotonic() >= lease.deadline:
             try:
-                self.catch_up(lease)
+                is_ours = self.catch_up(lease)
             except BaseException:
                 self.release_unused(lease)
                 raise
+            if not is_ours and not is_last:
+                self.forget(lease)
+                return self.acquire(call, token, read, is_last=True)
+            if not is_ours:
+                self.lose(lease, NOT_OURS)
         return lease
 
     def enter(self, lease: LeaseState, now: float) -> None:
@@ -185,13 +199,14 @@ class Leases:
         if len(self.table) > self._sweep_at:
             self._sweep(now)
 
-    def catch_up(self, lease: LeaseState) -> None:
-        """Keep a lease whose reply came late, from now on; mark it lost if it was taken over.
+    def catch_up(self, lease: LeaseState) -> bool:
+        """Keep a lease whose reply came late, from now on. False: its key is no longer ours.
 
         Opening a connection took longer than the lease, or this process was stopped.
         """
         with contextlib.suppress(Outage, UsageError):
-            self._extend(lease, lease.call.options.ttl, monotonic())
+            return self._extend(lease, lease.call.options.ttl, monotonic())
+        return True
 
     def _allowed(self, engine: Engine, call: HoldCall, request: Request, now: float) -> Request:
         """*request*, in the form that the server takes. UsageError: it refuses what comes later."""
@@ -225,13 +240,16 @@ class Leases:
             lease.deadline = max(now + ttl, lease.deadline)
             return True
         try:
-            return self._extend(lease, ttl, now)
+            is_ours = self._extend(lease, ttl, now)
         except Outage as outage:
             call = lease.call
             self.events.emit("outage", call.name, cause=outage.cause)
             if call.options.on_outage == "closed":
                 raise Unavailable(outage.cause, call.name) from None
             return False
+        if not is_ours:
+            self.lose(lease, NOT_OURS)
+        return is_ours
 
     def _extend(self, lease: LeaseState, ttl: float, now: float) -> bool:
         engine = self.store.transport.ready(now)
@@ -244,8 +262,6 @@ class Leases:
             lease.asked_until = 0.0
         if is_ours:
             lease.keep_until(until, monotonic())
-        else:
-            self.lose(lease, NOT_OURS)
         return is_ours
 
     def lose(self, lease: LeaseState, cause: str) -> None:
@@ -451,9 +467,9 @@ class Leases:
                 self.release_later(lease.call, lease.token)
 
     def release_later(self, call: HoldCall, token: bytes) -> None:
-        """Whether the key was taken is not known: give it back, now or when the store is back.
+        """Release a key that may have been acquired, now or when the store is back.
 
-        However late that is: a server that was stopped takes the key when it goes on.
+        However late that is: a server that was stopped executes the acquire when it resumes.
         """
         transport = self.store.transport
         if transport.engine is not None:
@@ -510,10 +526,10 @@ class Leases:
 
     def _keep(self, lease: LeaseState) -> None:
         """*lease* was released, but its key stays taken."""
-        kept = LeaseState(lease.call, lease.token, lease.stays_until - lease.call.options.at_least)
-        kept.deadline = lease.stays_until
-        kept.is_kept = True
-        self.table.setdefault(kept.entry, kept)
+        state = LeaseState(lease.call, lease.token, lease.stays_until - lease.call.options.at_least)
+        state.deadline = lease.stays_until
+        state.is_kept = True
+        self.table.setdefault(state.entry, state)
 
     def forget(self, lease: LeaseState) -> None:
         """Forget *lease*, which has ended."""

@@ -263,13 +263,13 @@ class Sentinels:
     def _news(self, subscription: Any, here: object) -> str:
         """Something was published about our service; or it is time to ask anyway."""
         due = monotonic() + LOOK_EVERY
-        while self._goes_on(here) and (left := due - monotonic()) > 0:
-            if concerns(subscription.get_message(timeout=left), self._service.name):
+        while self._goes_on(here) and (remaining := due - monotonic()) > 0:
+            if concerns(subscription.get_message(timeout=remaining), self._service.name):
                 return "announced"
         return "asked"
 
     def _look_quietly(self, why: str) -> None:
-        """Go on whatever goes wrong: this is the only watcher."""
+        """Continue after any error: this is the only watcher."""
         if self._closed:
             return
         try:

@@ -56,14 +56,14 @@ class TracedHold(Hold):
         return None
 
     def __enter__(self) -> Lease:
-        taken, self._taken = self._taken, None
-        span, since = taken or self._leases.events.span("hold", self._call.name), monotonic()
+        pending, self._taken = self._taken, None
+        span, since = pending or self._leases.events.span("hold", self._call.name), monotonic()
         try:
             lease = super().__enter__()
         except BaseException as error:
             _end_refused(span, error)
             raise
-        if taken is None and self._call.options.wait:
+        if pending is None and self._call.options.wait:
             span.waited(monotonic() - since)
         self._span = span
         return lease

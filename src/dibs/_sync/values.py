@@ -35,7 +35,7 @@ from .._core.watch import Tracked, Watching, read_watch, watch_request
 from .._events import EventSink
 from .._system import random, time, urandom
 from .._threads import Flight, Guard, Signal, monotonic
-from .._transport.subscriber import Wake
+from .._transport.base import Wake
 from ..errors import UsageError
 from .store import Store
 

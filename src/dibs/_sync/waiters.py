@@ -38,8 +38,8 @@ class Turn(Signal):
 class Queue:
     """Those who wait for one key, what they know of it, and when one of them looks again.
 
-    The knowledge belongs to the queue, not to its first waiter: who moves up goes on waiting
-    where the one before left off, without asking again. So all of them have the same limit.
+    The knowledge belongs to the queue, not to its first waiter: the next one continues to wait
+    where the one before stopped, without asking again. So all of them have the same limit.
     """
 
     def __init__(self, guard: AbstractContextManager[Any], limit: int | None) -> None:
@@ -75,8 +75,8 @@ class Queue:
         """Who has the key, as far as this process knows; None: it has not asked yet."""
         if self._answer is None:
             return None
-        left = self._answered_at + self._answer.remaining - monotonic()
-        return Holding(max(left, 0.0), self._answer.holder)
+        remaining = self._answered_at + self._answer.remaining - monotonic()
+        return Holding(max(remaining, 0.0), self._answer.holder)
 
     def answered(self, holding: Holding) -> None:
         """The store said who has the key. What wakes us from now on is news."""
@@ -130,7 +130,7 @@ def _is_news(queue: Queue, watching: Watching) -> bool:
 
 
 class Waiters:
-    """Those who wait, key by key. The first in a queue contends, the others stand behind it."""
+    """Those who wait, key by key. The first in a queue contends, the others wait for it."""
 
     def __init__(
         self,
@@ -232,10 +232,10 @@ class Waiters:
             if queue.first is turn:
                 # Between the two looks it became ours; the signal is gone, the turn is not.
                 return
-            left = deadline - monotonic()
-            if left <= 0:
+            remaining = deadline - monotonic()
+            if remaining <= 0:
                 return
-            turn.wait(left)
+            turn.wait(remaining)
 
     def _contend(
         self,
@@ -277,8 +277,10 @@ class Waiters:
             queue.look_again(0.0)  # the next attempt meets the same outage, and the policy decides
         else:
             pause = _LOOK_AGAIN if watching.tracked and not _is_news(queue, watching) else _POLL
-            gone = watching.remaining <= 0
-            queue.look_again(_JUST_AFTER if gone else min(watching.remaining + _JUST_AFTER, pause))
+            is_expired = watching.remaining <= 0
+            queue.look_again(
+                _JUST_AFTER if is_expired else min(watching.remaining + _JUST_AFTER, pause)
+            )
 
     def _register(self, call: HoldCall, queue: Queue) -> Watching:
         """Be woken by the next change of the key; how long there will be none, as it is now."""
@@ -286,7 +288,7 @@ class Waiters:
         if call.options.limit is None:
             return transport.watch(call.key, queue.wake, monotonic())
         answer = transport.track(count_request(call.key), queue.wake, monotonic())
-        # A permit may have been given back before we were registered.
+        # A permit may have been released before we were registered.
         first, count = queue.holding, answer.replies[0]
         if not isinstance(count, int):
             return Watching(math.inf, tracked=False)  # refused: all we can do is try now and then

@@ -119,7 +119,7 @@ def _writing() -> tuple[_Writer, ...]:
     return tuple(
         (each, owner)
         for each, owner in _writers.get()
-        if owner() is here and (found := each()) is not None and found.is_open
+        if owner() is here and (transaction := each()) is not None and transaction.is_open
     )
 
 
@@ -153,8 +153,8 @@ def checked(transaction: Transaction, *, opened: bool) -> Transaction:
 # ---- the record of a claim
 
 CommitState = Literal["untold", "pending", "committed", "recorded"]
-"""untold: Redis hears nothing, the table answers. pending: the transaction is open, and says how it
-ends. recorded: an earlier transaction has committed the key."""
+"""untold: nothing is written to Redis, the table answers. pending: the transaction is open, and
+says how it ends. recorded: an earlier transaction has committed the key."""
 
 
 class ClaimView(Protocol):
@@ -560,16 +560,16 @@ class Within:
         try:
             self._is_proven = self._is_there(record)
         except Exception:
-            return "open"  # not known: Redis hears nothing, the table answers
+            return "open"  # not known: nothing is written to Redis, the table answers
         return "committed" if self._is_proven else "rolled_back"
 
     def _is_there(self, record: DoneRecord) -> bool:
         """Whether the row with our token has been committed. What the driver raises."""
-        found: Recorded | None = None
+        row: Recorded | None = None
         with self.transaction() as (transaction, _):
             maybe_await(transaction.start())
-            found = run(transaction, look(transaction.dialect, record.key))
-        return found is not None and found.token == record.token
+            row = run(transaction, look(transaction.dialect, record.key))
+        return row is not None and row.token == record.token
 
     # ---- the table
 
@@ -649,12 +649,12 @@ class ClaimWithin:
             self._ours = answer
             return Done(None)
         recording = self._recording
-        found = recording.answered(answer) if isinstance(answer, Recorded) else recording.running()
+        reply = recording.answered(answer) if isinstance(answer, Recorded) else recording.running()
         recording.found_in(self._transaction)
-        if isinstance(found, RefusedByTable):
-            raise found.error
-        self._claim.replayed, self._claim.result = True, found.value
-        return Done(found)
+        if isinstance(reply, RefusedByTable):
+            raise reply.error
+        self._claim.replayed, self._claim.result = True, reply.value
+        return Done(reply)
 
     def _take(self) -> RecordAnswer:
         """The answer; another transaction that has the key is waited for, up to `wait`."""

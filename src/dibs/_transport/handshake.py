@@ -1,13 +1,14 @@
 """Opening a connection: connect, and find out what the server can do, over RESP3 or RESP2."""
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
-from .._core.capabilities import RESP2, ClosedAtScript, Dialect, Negotiation
+from .._core.capabilities import RESP2, ClosedAtScript, Dialect, Engine, Negotiation
 from .._core.connection import Limits
+from .._core.request import ClientInfo
 from .._system import monotonic
 from . import redis_internals
-from .async_connection import AsyncConnection, OnLost, OnPush
 from .faults import (
     CONNECTION_ERRORS,
     is_closed_by_server,
@@ -16,14 +17,27 @@ from .faults import (
     read_alert_async,
     share_context,
 )
+from .pool import ThreadConnection
 from .targets import Address
-from .thread_connection import ThreadConnection
+
+
+class _ForTasks(Protocol):
+    """A connection for tasks, as far as it is used here."""
+
+    client: ClientInfo | None
+
+    async def ask_engine(self, *, plain: bool, ending: bool) -> Engine: ...
+
+    def abort(self) -> None: ...
+
+
+C = TypeVar("C", bound=_ForTasks)
 
 
 async def open_async(
-    address: Address, negotiation: Negotiation, limits: Limits, on_push: OnPush, on_lost: OnLost
-) -> AsyncConnection:
-    """Open a connection for tasks.
+    address: Address, negotiation: Negotiation, limits: Limits, make: Callable[[Any], C]
+) -> C:
+    """Open a connection for tasks, which *make* makes of one of redis-py.
 
     CONNECTION_ERRORS: it cannot be opened. UsageError: the server cannot be used.
     """
@@ -33,7 +47,7 @@ async def open_async(
         connection = _connection(address, None, dialect)
         try:
             ending = negotiation.may_end(monotonic())
-            opened = await _open_async_as(dialect, connection, on_push, on_lost, ending=ending)
+            opened = await _open_async_as(dialect, connection, make, ending=ending)
         except (*CONNECTION_ERRORS, RuntimeError) as error:
             if loop.is_closed():  # this coroutine is being collected, and redis-py cannot close
                 raise GeneratorExit from None
@@ -50,11 +64,11 @@ async def open_async(
 
 
 async def _open_async_as(
-    dialect: Dialect, connection: Any, on_push: OnPush, on_lost: OnLost, *, ending: bool
-) -> AsyncConnection:
+    dialect: Dialect, connection: Any, make: Callable[[Any], C], *, ending: bool
+) -> C:
     with redis_internals.aborted_on_failure(connection):
         await connection.connect()
-    opened = AsyncConnection(connection, on_push, on_lost)
+    opened = make(connection)
     try:
         await opened.ask_engine(plain=dialect.plain, ending=ending)
     except BaseException:

@@ -29,12 +29,11 @@ from .._core.request import REPEATED, Request, apart, can_end, kill_request, tog
 from .._core.watch import Tracked, Watching, read_watch, untracked, watch_request
 from .._system import monotonic
 from ..errors import Cause, DibsError, UsageError
-from .base import BaseTransport
+from .base import BaseTransport, Wake, Watchers
 from .faults import CONNECTION_ERRORS, cause_of, settings_error
 from .handshake import open_for_threads
-from .pool import MOST_IDLE, Opening, Pool, PoolTimeout
-from .subscriber import Subscriber, Wake, Watchers
-from .thread_connection import Silent, ThreadConnection
+from .pool import MOST_IDLE, Opening, Pool, PoolTimeout, Silent, ThreadConnection
+from .subscriber import Subscriber
 from .waking import Signal
 
 _MAX_ATTEMPTS = 4

@@ -1,9 +1,8 @@
-"""The subscriber: the connection for notifications of changed keys, and those who wait for them."""
+"""The subscriber of the threads transport: a connection for notifications of changed keys."""
 
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import hiredis
@@ -11,66 +10,12 @@ import hiredis
 from .._core.capabilities import NO_OP
 from .._core.connection import TimeLimit
 from .._core.request import Reply, Request
-from .._core.watch import Tracked, read_push, read_tracked, tracked
+from .._core.watch import Tracked, read_tracked, tracked
 from .._system import monotonic
+from .base import Watchers
 from .faults import CONNECTION_ERRORS
-from .thread_connection import Silent, ThreadConnection
+from .pool import Silent, ThreadConnection
 from .waking import Signal
-
-Wake = Callable[[], None]
-
-
-class Watchers:
-    """Key → the callbacks to call when it changes. They do not block; any thread may call them."""
-
-    def __init__(self) -> None:
-        self._wakes: dict[bytes, dict[Wake, None]] = {}
-        """In the order in which they came: who watches first is woken first."""
-        self._guard = threading.RLock()  # re-entrant: a signal handler may use dibs, too
-
-    def __bool__(self) -> bool:
-        return bool(self._wakes)
-
-    def add(self, key: bytes, wake: Wake) -> None:
-        """Call *wake* when *key* changes, or when a change may have been missed."""
-        with self._guard:
-            self._wakes.setdefault(key, {})[wake] = None
-
-    def add_all(self, asked: list[tuple[Request, Wake]]) -> list[Request]:
-        """Call each *wake* when the key of its request changes. Returns the requests."""
-        for request, wake in asked:
-            self.add(request.key, wake)
-        return [request for request, _ in asked]
-
-    def discard(self, key: bytes, wake: Wake) -> None:
-        """Do not call *wake* any more."""
-        with self._guard:
-            wakes = self._wakes.get(key)
-            if wakes is not None:
-                wakes.pop(wake, None)
-                if not wakes:
-                    del self._wakes[key]
-
-    def pushed(self, push: list[Reply]) -> None:
-        """Wake those who watch a key that this push of the server names."""
-        keys = read_push(push)
-        with self._guard:
-            known = list(self._wakes) if keys is None else keys
-            wakes = [wake for key in known for wake in self._wakes.get(key, ())]
-        for wake in wakes:
-            wake()
-
-    def changed(self, key: bytes) -> None:
-        """Wake those who watch *key*: this process changed it."""
-        self.pushed([b"invalidate", [key]])
-
-    def wake_all(self) -> None:
-        """Wake all: a change may have been missed."""
-        with self._guard:
-            everybody = [wake for wakes in self._wakes.values() for wake in wakes]
-        for wake in everybody:
-            wake()
-
 
 _PING_AFTER = 4
 """Slices without a message after which the server is pinged, and after which a ping is lost."""

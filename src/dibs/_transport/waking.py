@@ -36,6 +36,6 @@ class Signal:
         """True: it was set. False: *seconds* are over."""
         until = monotonic() + seconds
         # A release of before the last `clear` may wake us: look at the flag, and wait on.
-        while not self._is_set and (left := until - monotonic()) > 0:
-            self._lock.acquire(timeout=min(left, threading.TIMEOUT_MAX))
+        while not self._is_set and (remaining := until - monotonic()) > 0:
+            self._lock.acquire(timeout=min(remaining, threading.TIMEOUT_MAX))
         return self._is_set

@@ -39,7 +39,7 @@ class BenchResult(NamedTuple):
     longest: float
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def bench_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command to *parser*."""
     parser.description = (
         "Measures one thread of this machine on this server. It sends as many commands as it can, "
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_server(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def bench(args: argparse.Namespace) -> int:
     """Measure. Returns 0."""
     if not 0 < args.seconds <= 600:
         raise UsageError("--seconds must be more than 0 and at most 600")

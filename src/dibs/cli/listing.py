@@ -119,7 +119,7 @@ def read(
 # ---- the command
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def ls_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command to *parser*."""
     add_filters(parser)
     parser.add_argument("--sort", choices=_ORDER, help="default: left")
@@ -161,7 +161,7 @@ def usual_kinds(namespace: str) -> list[str]:
     return [kind for kind in KEY_KINDS if kind not in left_out]
 
 
-def run(args: argparse.Namespace) -> int:
+def ls(args: argparse.Namespace) -> int:
     """List. Returns 0, or 3: a node of the cluster did not answer."""
     terminal = default_terminal()
     output = (JsonOutput if args.json else TableOutput)(terminal, whole=args.show_keys)

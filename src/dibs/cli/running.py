@@ -39,7 +39,7 @@ class Held(Protocol):
         ...
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def run_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command to *parser*."""
     parser.usage = "dibs run KEY [--ttl S] [--wait S | --skip] [--once S] -- COMMAND ..."
     parser.epilog = (

@@ -2,14 +2,13 @@
 
 import argparse
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .._interface import KeyInfo, inspector
 from .._wording import HEADINGS, as_object, counted, duration, is_stuck, row, shown_key, what, who
 from ..errors import Unavailable, UsageError
-from .changes import SIGNS, Changed, changes, styles
 from .connecting import add_server, connected
 from .listing import Listing, add_filters, missing, ordered, read, remarks, wanted_by
 from .terminal import Terminal, default_terminal, rich_table, width
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 SHORTEST, LONGEST = 0.2, 86_400.0
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def watch_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command to *parser*."""
     add_filters(parser)
     add = parser.add_argument
@@ -29,6 +28,89 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--renewals", action="store_true", help="also log leases that were renewed")
     add("--log", action="store_true", help="a log of changes, also on a terminal")
     add_server(parser)
+
+
+# ---- what changed between two looks at the server
+
+Change = Literal["present", "new", "taken", "changed", "renewed", "gone"]
+"""present: at the first look · new: the key exists now · taken: another holding of it ·
+changed: another kind or state · renewed: it is kept for longer · gone: the key no longer exists."""
+
+SIGNS: dict[Change, str] = {
+    "present": " ", "new": "+", "taken": ">", "changed": "*", "renewed": "~", "gone": "-",
+}  # fmt: skip
+SLACK = 0.2
+"""Seconds by which a remaining time may grow without having been renewed."""
+
+
+class Changed(NamedTuple):
+    """A key, and how it changed."""
+
+    change: Change
+    entry: KeyInfo
+    """As it is now; gone: as it was."""
+
+
+def changes(
+    before: Mapping[str, KeyInfo] | None,
+    now: Mapping[str, KeyInfo],
+    elapsed: float,
+    *,
+    was_whole: bool = True,
+    is_whole: bool = True,
+) -> list[Changed]:
+    """The change of each key; unchanged keys are left out. None: the first look.
+
+    *elapsed*: seconds between the two looks. *was_whole*, *is_whole*: a key that the list before,
+    or this one, lacks was not there.
+    """
+    if before is None:
+        return [Changed("present", entry) for entry in now.values()]
+    lacking = [entry for key, entry in before.items() if key not in now]
+    gone = [Changed("gone", entry) for entry in lacking if is_whole]
+    seen = [(before.get(key), entry) for key, entry in now.items() if was_whole or key in before]
+    others = [_change(old, entry, elapsed) for old, entry in seen]
+    return [*gone, *[each for each in others if each is not None]]
+
+
+def _change(before: KeyInfo | None, now: KeyInfo, elapsed: float) -> Changed | None:
+    if before is None:
+        return Changed("new", now)
+    if _holding(before) != _holding(now):
+        return Changed("taken", now)
+    if (before.kind, before.state, before.note) != (now.kind, now.state, now.note):
+        return Changed("changed", now)
+    if before.taken != now.taken or _was_made_anew(before, now):
+        return Changed("changed", now)
+    return Changed("renewed", now) if _is_longer(before, now, elapsed) else None
+
+
+def _holding(entry: KeyInfo) -> object:
+    """What tells one holding from the next; the permits of a key come and go."""
+    if entry.kind in ("permits", "cached") or entry.token_hint is None:
+        return None
+    return entry.token_hint.removesuffix("-done")  # the same claim, completed
+
+
+def _was_made_anew(before: KeyInfo, now: KeyInfo) -> bool:
+    if before.kind not in ("cached", "schedule") or before.age is None or now.age is None:
+        return False
+    return now.age + SLACK < before.age
+
+
+def _is_longer(before: KeyInfo, now: KeyInfo, elapsed: float) -> bool:
+    if before.remaining is None or now.remaining is None:
+        return before.remaining != now.remaining
+    return now.remaining > before.remaining - elapsed + SLACK
+
+
+def styles(found: Iterable[Changed]) -> dict[str, str]:
+    """How the rows of a table are coloured, by key."""
+    colours = {"new": "new", "gone": "gone", "taken": "changed", "changed": "changed"}
+    return {each.entry.key: colours.get(each.change, "") for each in found}
+
+
+# ---- looking
 
 
 class Watch:
@@ -76,7 +158,7 @@ class Watch:
         return "\n".join(lines)
 
 
-def run(args: argparse.Namespace) -> int:
+def watch(args: argparse.Namespace) -> int:
     """Watch until Ctrl-C. Returns 0."""
     if not SHORTEST <= args.interval <= LONGEST:  # nan is neither
         raise UsageError(

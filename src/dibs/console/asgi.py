@@ -192,7 +192,7 @@ class Console:
             )
             return await _send(send, request, full)
         self._streams += 1
-        gone = asyncio.ensure_future(_disconnected(receive))
+        disconnect = asyncio.ensure_future(_disconnected(receive))
         try:
             await self._reader.want(wait=True)
             await _start(
@@ -203,24 +203,24 @@ class Console:
             # A viewer that reads nothing would hold its place for ever.
             with suppress(TimeoutError):
                 async with asyncio.timeout(lasts + SLOWEST):
-                    await self._send_states(request, rights, gone, until, send)
+                    await self._send_states(request, rights, disconnect, until, send)
         finally:
             self._streams -= 1
-            gone.cancel()
-            await asyncio.wait([gone])
+            disconnect.cancel()
+            await asyncio.wait([disconnect])
 
     async def _send_states(
         self,
         request: ConsoleRequest,
         rights: Rights,
-        gone: "asyncio.Future[None]",
+        disconnect: "asyncio.Future[None]",
         until: float,
         send: Send,
     ) -> None:
         view = view_of(request.fields)
         # The first word: how long the page waits before it opens the next stream.
         first, body = b"retry: 1000\n", b""
-        while not gone.done():
+        while not disconnect.done():
             body = first + event(self._states.of(view, rights, request.cookie, monotonic()))
             first = b""
             is_last = monotonic() >= until or _is_ending()
@@ -228,19 +228,19 @@ class Console:
             if is_last:
                 return
             await self._reader.want()
-            await asyncio.wait([gone], timeout=TICK)
+            await asyncio.wait([disconnect], timeout=TICK)
 
     # ---- releasing
 
     async def _release(self, rights: Rights, receive: Receive) -> ConsoleResponse:
-        wanted = wanted_release(await _body(receive), is_allowed=rights.release)
-        if isinstance(wanted, ConsoleResponse):
-            return wanted
+        release = wanted_release(await _body(receive), is_allowed=rights.release)
+        if isinstance(release, ConsoleResponse):
+            return release
         try:
-            key = await self._reader.find(wanted.row_id)
+            key = await self._reader.find(release.row_id)
             if key is None:
                 return released("lost")
-            outcome = await self._reader.inspector.release_whatever(key, wanted.seen)
+            outcome = await self._reader.inspector.release_whatever(key, release.seen)
         except DibsError as error:
             return json_response(503, {"error": str(error)})
         self.survey.look_again()

@@ -32,7 +32,7 @@ _CLOSED = (
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def console_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `dibs console` to *parser*."""
     here = os.environ.get("DIBS_URL")
     parser.add_argument("--url", default=here, help="the server (default: DIBS_URL)")
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-release", action="store_true", help="keys may be released")
 
 
-def run(args: argparse.Namespace) -> int:
+def console(args: argparse.Namespace) -> int:
     """Serve the console until a signal comes. Returns 0, or 2: it could not be started."""
     if not args.url:
         return _failed("say which server: --url redis://…, or DIBS_URL")

@@ -270,10 +270,10 @@ def release_in(body: bytes) -> Release | None:
 
 def wanted_release(body: bytes, *, is_allowed: bool) -> Release | ConsoleResponse:
     """What is to be released; or the refusal."""
-    wanted = release_in(body)
+    release = release_in(body)
     if not is_allowed:
         return json_response(403, {"error": "You may not release."})
-    return wanted or json_response(400, {"error": "The request is malformed."})
+    return release or json_response(400, {"error": "The request is malformed."})
 
 
 def released(outcome: str) -> ConsoleResponse:
@@ -291,13 +291,13 @@ def released(outcome: str) -> ConsoleResponse:
 # ---- why
 
 
-def explained(found: Facts | None, *, keys: bool) -> ConsoleResponse:
+def explained(reason: Facts | None, *, keys: bool) -> ConsoleResponse:
     """Why a key is as it is, as `dibs why` says it. *keys*: whole keys and notes."""
-    if found is None:
+    if reason is None:
         return json_response(404, {"error": "It no longer exists."})
     if not keys:
-        found = found._replace(place=found.place._replace(key=shorten(found.place.key)))
+        reason = reason._replace(place=reason.place._replace(key=shorten(reason.place.key)))
     return json_response(200, {
-        "key": found.place.key, "facts": listed(found, whole=keys),
-        "next": next_steps(found), "advice": advice(found),
+        "key": reason.place.key, "facts": listed(reason, whole=keys),
+        "next": next_steps(reason), "advice": advice(reason),
     })  # fmt: skip

@@ -75,8 +75,8 @@ class SurveyRow:
 
     def ends_at(self) -> float:
         """By the clock of `read_at`; inf: never."""
-        left = self.entry.remaining
-        return float("inf") if left is None else self.read_at + left
+        remaining = self.entry.remaining
+        return float("inf") if remaining is None else self.read_at + remaining
 
     def began_at(self) -> float:
         """When it was acquired, as far as that is known; inf: it is not."""
@@ -129,21 +129,21 @@ class Rows:
             worst = self._worst.get((group, order))
             if worst is not None and (key(row) <= worst if reverse else key(row) >= worst):
                 continue
-            kept = self._kept.setdefault((group, order), [])
-            kept.append(row)
-            if len(kept) >= 2 * MOST_ROWS:
+            rows = self._kept.setdefault((group, order), [])
+            rows.append(row)
+            if len(rows) >= 2 * MOST_ROWS:
                 self._worst[group, order] = key(self.sorted(group, order)[-1])
 
     def sorted(self, group: str, order: str) -> list[SurveyRow]:
         """The first ones in this order."""
         key, reverse = ORDERS[order]
-        kept = self._kept.setdefault((group, order), [])
-        kept.sort(key=key, reverse=reverse)  # quick where it is sorted already
-        del kept[MOST_ROWS:]
-        return kept
+        rows = self._kept.setdefault((group, order), [])
+        rows.sort(key=key, reverse=reverse)  # quick where it is sorted already
+        del rows[MOST_ROWS:]
+        return rows
 
     def __iter__(self) -> Iterator[SurveyRow]:
-        return (row for kept in self._kept.values() for row in kept)
+        return (row for rows in self._kept.values() for row in rows)
 
 
 class Sweep:
@@ -230,7 +230,7 @@ class Survey:
         self.last: Sweep | None = None
         self.current: Sweep | None = None
         self.cursor: str | None = None
-        """Where the current sweep goes on; None: there is none."""
+        """Where the current sweep continues; None: there is none."""
         self.facts: list[ServerInfo] = []
         self.facts_at: float | None = None
         self.facts_took = 0.0
@@ -339,9 +339,9 @@ def page_of(
 ) -> dict[str, Any]:
     """The rows of a view. *keys*: whole keys and notes. *release*: what a release compares."""
     search = search_of(view, keys=keys)
-    found = sweep.rows(search)
-    rows = (found or Rows()).sorted(view.group, view.order)
-    if search is not None and found is None:  # until it was looked for in every key
+    matches = sweep.rows(search)
+    rows = (matches or Rows()).sorted(view.group, view.order)
+    if search is not None and matches is None:  # until it was looked for in every key
         every = sweep.rows(None) or Rows()
         rows = [row for row in every.sorted(view.group, view.order) if row.has(search)]
     pages = max((len(rows) + PAGE - 1) // PAGE, 1)
@@ -349,9 +349,9 @@ def page_of(
     shown = rows[(number - 1) * PAGE : number * PAGE]
     return {
         "group": view.group, "order": view.order, "text": view.text, "page": number,
-        "pages": pages, "matching": found.counts[view.group] if found else len(rows),
+        "pages": pages, "matching": matches.counts[view.group] if matches else len(rows),
         "listed": len(rows),
-        "searched": search is None or (found is not None and sweep.is_whole),
+        "searched": search is None or (matches is not None and sweep.is_whole),
         "rows": [_facts(row, now, keys=keys, release=release) for row in shown],
     }  # fmt: skip
 

@@ -49,7 +49,7 @@ StartResponse = Callable[..., Any]
 
 SWEEP_EVERY = 1.5
 READ_FOR = 0.15
-"""Seconds that one request may read for all; the next one goes on."""
+"""Seconds that one request may read for all; the next one continues."""
 
 
 def console_wsgi(
@@ -154,14 +154,14 @@ class WsgiConsole:
         return {**state, "token": request.cookie if rights.release else None}
 
     def _release(self, rights: Rights, body: bytes) -> ConsoleResponse:
-        wanted = wanted_release(body, is_allowed=rights.release)
-        if isinstance(wanted, ConsoleResponse):
-            return wanted
+        release = wanted_release(body, is_allowed=rights.release)
+        if isinstance(release, ConsoleResponse):
+            return release
         try:
-            key = self._reader.find(wanted.row_id)
+            key = self._reader.find(release.row_id)
             if key is None:
                 return released("lost")
-            return released(self._reader.release(key, wanted.seen))
+            return released(self._reader.release(key, release.seen))
         except DibsError as error:
             return json_response(503, {"error": str(error)})
 

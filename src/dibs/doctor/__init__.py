@@ -4,6 +4,6 @@
 I/O. The page docs/doctor.md lists every finding.
 """
 
-from .command import add_arguments, run
+from .command import doctor, doctor_arguments
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["doctor", "doctor_arguments"]

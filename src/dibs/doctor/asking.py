@@ -164,9 +164,9 @@ def _of_login(chain: list[BaseException]) -> ConnectionFailure | None:
     return None
 
 
-def says_no_password(said: str) -> bool:
+def says_no_password(message: str) -> bool:
     """Whether a server answers to a password, in small letters, that it has none."""
-    return "without any password configured" in said or "no password is set" in said
+    return "without any password configured" in message or "no password is set" in message
 
 
 def _of_database(chain: list[BaseException]) -> ConnectionFailure | None:
@@ -244,7 +244,7 @@ CommandWords = tuple[str | bytes | int, ...]
 
 
 class Session:
-    """One connection. Whatever it raises, nothing else can be asked on it afterwards."""
+    """One connection. After any exception it cannot be used again."""
 
     def __init__(self, connection: Any, dialect: Dialect, limit: float) -> None:
         self._connection = ThreadConnection(connection, limit)

@@ -63,21 +63,21 @@ def gather(url: str, *, namespace: str, budget: float) -> TargetFacts:
     since = monotonic()
     expand(checked_namespace(namespace), PROBE)
     target = parse_target(url, redis)
-    asked = _asked(target, namespace, budget)
+    scope = _scope(target, namespace, budget)
     workers = Workers(since + TIME_LIMIT)
-    with _addressed(target) as found:
-        if isinstance(found, ConnectionFailure):
-            facts = TargetFacts(asked, (ServerFacts(asked.address, failure=found),))
-        elif isinstance(found, Cluster):
-            facts = _of_cluster(found, asked, workers, since)
-        elif isinstance(found, SentinelService):
-            facts = _of_service(found, asked, workers, since)
+    with _addressed(target) as destination:
+        if isinstance(destination, ConnectionFailure):
+            facts = TargetFacts(scope, (ServerFacts(scope.address, failure=destination),))
+        elif isinstance(destination, Cluster):
+            facts = _of_cluster(destination, scope, workers, since)
+        elif isinstance(destination, SentinelService):
+            facts = _of_service(destination, scope, workers, since)
         else:
-            facts = _of_servers([(found, None)], asked, workers)
+            facts = _of_servers([(destination, None)], scope, workers)
     return replace(facts, seconds=monotonic() - since)
 
 
-def _asked(target: Target, namespace: str, budget: float) -> Examination:
+def _scope(target: Target, namespace: str, budget: float) -> Examination:
     kinds: dict[type, TargetKind] = {Cluster: "cluster", SentinelService: "sentinel"}
     kind: TargetKind = kinds.get(type(target), "server")
     if isinstance(target, Embedded):
@@ -148,42 +148,42 @@ class Workers:
 
 def _of_servers(
     addresses: Iterable[tuple[Address, str | None]],
-    asked: Examination,
+    scope: Examination,
     workers: Workers,
     scanned: frozenset[str | None] = frozenset((None,)),
 ) -> TargetFacts:
     """The facts of these servers; keys are looked at on those that are named in *scanned*."""
-    servers = [(ServerGatherer(each, asked, name), each, name) for each, name in addresses]
-    scanners = [KeyScanner(each, asked) for _, each, name in servers if name in scanned]
+    servers = [(ServerGatherer(each, scope, name), each, name) for each, name in addresses]
+    scanners = [KeyScanner(each, scope) for _, each, name in servers if name in scanned]
     for gatherer in (*[each for each, _, _ in servers], *scanners):
         workers.start(gatherer.run)
     workers.wait()
     unknown = {each.unknown for each in scanners if each.unknown}
     return TargetFacts(
-        asked,
+        scope,
         tuple(gatherer.ended() for gatherer, _, _ in servers),
         keys=_merged([each.facts for each in scanners if each.unknown is None]),
         unknown={"keys": min(unknown)} if unknown else {},
     )
 
 
-def _merged(found: list[KeyFacts]) -> KeyFacts | None:
-    if not found:
+def _merged(parts: list[KeyFacts]) -> KeyFacts | None:
+    if not parts:
         return None
     foreign: dict[str, int] = {}
-    for each in found:
+    for each in parts:
         for name, count in each.foreign.items():
             foreign[name] = foreign.get(name, 0) + count
     return KeyFacts(
-        sum(each.seen for each in found),
-        sum(each.total or 0 for each in found),
-        sum(each.mine for each in found),
+        sum(each.seen for each in parts),
+        sum(each.total or 0 for each in parts),
+        sum(each.mine for each in parts),
         foreign,
-        frozenset[str]().union(*[each.namespaces for each in found]),
+        frozenset[str]().union(*[each.namespaces for each in parts]),
     )
 
 
-def _of_cluster(target: Cluster, asked: Examination, workers: Workers, since: float) -> TargetFacts:
+def _of_cluster(target: Cluster, scope: Examination, workers: Workers, since: float) -> TargetFacts:
     seeds = [SeedGatherer(target.node(*where), *where) for where in target.seeds]
     for seed in seeds:
         workers.start(seed.run)
@@ -192,11 +192,11 @@ def _of_cluster(target: Cluster, asked: Examination, workers: Workers, since: fl
     if cluster is None:
         workers.wait()  # for the reasons
         failed = [ServerFacts(seed.name, failure=seed.failure) for seed in seeds]
-        return TargetFacts(asked, tuple(failed))
+        return TargetFacts(scope, tuple(failed))
     nodes = cluster.nodes[:_MOST_NODES]
     addresses = [(target.node(*_split(node.address)), node.address) for node in nodes]
     primaries = frozenset(node.address for node in nodes if node.role == "primary")
-    facts = _of_servers(addresses, asked, workers, primaries)
+    facts = _of_servers(addresses, scope, workers, primaries)
     return replace(facts, cluster=cluster)
 
 
@@ -206,7 +206,7 @@ def _split(address: str) -> tuple[str, int]:
 
 
 def _of_service(
-    target: SentinelService, asked: Examination, workers: Workers, since: float
+    target: SentinelService, scope: Examination, workers: Workers, since: float
 ) -> TargetFacts:
     sentinels = [SentinelGatherer(each, target.name) for each in target.sentinels]
     for sentinel in sentinels:
@@ -214,7 +214,7 @@ def _of_service(
     # Not only the first one: an old sentinel may still name the old primary.
     workers.wait(since + _FIRST_LIMIT, lambda: all(each.is_done for each in sentinels))
     primary = primary_of([each.facts for each in sentinels])
-    facts = TargetFacts(asked)
+    facts = TargetFacts(scope)
     if primary is not None:
         host = target.forced_host or primary[0]
         options = {**target.template.options, "host": host, "port": primary[1]}
@@ -222,7 +222,7 @@ def _of_service(
         clocks = [ClockGatherer(*each) for each in _replicas_of(target, sentinels)]
         for clock in clocks:
             workers.start(clock.run)
-        facts = _of_servers([(address, None)], asked, workers)
+        facts = _of_servers([(address, None)], scope, workers)
         workers.wait(since + _FIRST_LIMIT, lambda: all(each.is_done for each in clocks))
         known = {each.name: each.clock for each in clocks if each.clock is not None}
         facts = replace(facts, clocks=known)
@@ -251,7 +251,7 @@ DOCTOR_EXIT_CODES = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def doctor_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command to *parser*."""
     parser.description = DESCRIPTION
     parser.epilog = DOCTOR_EXIT_CODES
@@ -263,7 +263,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print one JSON object")
 
 
-def run(args: argparse.Namespace) -> int:
+def doctor(args: argparse.Namespace) -> int:
     """Examine the server, print the report, and return the exit code."""
     environment = os.environ
     url = args.url or environment.get("DIBS_URL")
@@ -277,10 +277,10 @@ def run(args: argparse.Namespace) -> int:
     except UsageError as error:
         sys.stderr.write(f"dibs doctor: {error}\n")
         return 2
-    found = findings(facts)
+    results = findings(facts)
     style = ReportStyle(_width(sys.stdout), colours=wants_colours(sys.stdout, environment))
-    _print(report_json(facts, found) if args.json else as_text(facts, found, style))
-    return exit_code(facts, found)
+    _print(report_json(facts, results) if args.json else as_text(facts, results, style))
+    return exit_code(facts, results)
 
 
 def _budget(args: argparse.Namespace) -> float:

@@ -51,22 +51,22 @@ def _of_server(server: ServerFacts, facts: TargetFacts) -> Iterator[Finding]:
             yield replace(finding, where=(server.address,)) if facts.cluster else finding
 
 
-def _merged(found: Iterable[Finding]) -> list[Finding]:
+def _merged(results: Iterable[Finding]) -> list[Finding]:
     merged: dict[Finding, tuple[str, ...]] = {}
-    for each in found:
+    for each in results:
         alone = replace(each, where=())
         merged[alone] = merged.get(alone, ()) + each.where
     return [replace(each, where=where) for each, where in merged.items()]
 
 
-def exit_code(facts: TargetFacts, found: list[Finding]) -> int:
+def exit_code(facts: TargetFacts, results: list[Finding]) -> int:
     """0: no error and no warning. 1: there is one. 3: nothing could be reached."""
     failures = [each.failure for each in facts.servers]
     unreached = all(f is not None and f.code in UNREACHABLE for f in failures)
     no_sentinel = bool(facts.sentinels) and all(each.is_lost for each in facts.sentinels)
     if (failures and unreached) or no_sentinel:
         return 3
-    return 1 if any(each.severity != "note" for each in found) else 0
+    return 1 if any(each.severity != "note" for each in results) else 0
 
 
 _COLOURS: dict[Severity, str] = {"error": "31", "warning": "33", "note": "36"}
@@ -99,22 +99,22 @@ class ReportStyle:
 # ---- text
 
 
-def as_text(facts: TargetFacts, found: list[Finding], style: ReportStyle) -> str:
+def as_text(facts: TargetFacts, results: list[Finding], style: ReportStyle) -> str:
     """The whole report, without a newline at its end."""
     blocks = ["\n".join(_head(facts, style))]
-    blocks += ["\n".join(_finding(each, style)) for each in found]
+    blocks += ["\n".join(_finding(each, style)) for each in results]
     unknown = list(_unknown(facts))
     if unknown:
         lines = [style.wrapped(each, _MARGIN, _MARGIN * 2) for each in unknown]
         blocks.append("\n".join([style.paint("Not examined", "1"), *lines]))
-    blocks.append("\n".join(_end(facts, found, style)))
+    blocks.append("\n".join(_end(facts, results, style)))
     return "\n\n".join(blocks)
 
 
 def _head(facts: TargetFacts, style: ReportStyle) -> Iterator[str]:
-    asked = facts.asked
-    namespace = f"namespace {asked.namespace!r}" if asked.namespace else "no namespace"
-    where = asked.address if asked.kind in ("cluster", "sentinel") else _location(facts)
+    scope = facts.asked
+    namespace = f"namespace {scope.namespace!r}" if scope.namespace else "no namespace"
+    where = scope.address if scope.kind in ("cluster", "sentinel") else _location(facts)
     title = style.wrapped(f"dibs doctor  {where}, {namespace}", "", " " * 13)
     yield title.replace("dibs doctor", style.paint("dibs doctor", "1"), 1)
     rows = list(facts_summary(facts).items())
@@ -125,8 +125,8 @@ def _head(facts: TargetFacts, style: ReportStyle) -> Iterator[str]:
 
 
 def _location(facts: TargetFacts) -> str:
-    asked = facts.asked
-    return f"{asked.address}, database {asked.database}" if asked.database else asked.address
+    scope = facts.asked
+    return f"{scope.address}, database {scope.database}" if scope.database else scope.address
 
 
 def facts_summary(facts: TargetFacts) -> dict[str, str]:
@@ -236,8 +236,8 @@ def _unknown(facts: TargetFacts) -> Iterator[str]:
         yield f"{', '.join(sorted(areas))}: {why}"
 
 
-def _end(facts: TargetFacts, found: list[Finding], style: ReportStyle) -> Iterator[str]:
-    counts = [(sum(each.severity == name for each in found), name) for name in ORDER]
+def _end(facts: TargetFacts, results: list[Finding], style: ReportStyle) -> Iterator[str]:
+    counts = [(sum(each.severity == name for each in results), name) for name in ORDER]
     parts = [f"{count} {name}{'s' if count > 1 else ''}" for count, name in counts if count]
     result = ", ".join(parts) or "No finding"
     yield style.paint(f"{result}, in {facts.seconds:.2f} s.", "1")
@@ -249,13 +249,13 @@ def _end(facts: TargetFacts, found: list[Finding], style: ReportStyle) -> Iterat
 # ---- JSON
 
 
-def report_json(facts: TargetFacts, found: list[Finding]) -> str:
+def report_json(facts: TargetFacts, results: list[Finding]) -> str:
     """The report for programs: one object, on one line."""
     report: dict[str, Any] = {
         "target": facts.asked.address,
         "namespace": facts.asked.namespace,
-        "exit": exit_code(facts, found),
-        "findings": [asdict(each) for each in found],
+        "exit": exit_code(facts, results),
+        "findings": [asdict(each) for each in results],
         "summary": facts_summary(facts),
         "servers": [_server(each) for each in facts.servers],
         "not_examined": list(_unknown(facts)),

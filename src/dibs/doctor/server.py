@@ -66,10 +66,10 @@ _CLOSES = "the connection is closed on commands that a proxy does not know"
 class ServerGatherer:
     """Fills in the facts of one server, step by step; `facts` may be read at any time."""
 
-    def __init__(self, address: Address, asked: Examination, name: str | None = None) -> None:
+    def __init__(self, address: Address, scope: Examination, name: str | None = None) -> None:
         self.facts = ServerFacts(name or _name(address), user=address.options.get("username"))
         self._address = address
-        self._asked = asked
+        self._scope = scope
         self._step: OpeningStep = "resolve" if host_and_port(address) else "handshake"
 
     def run(self) -> None:
@@ -142,15 +142,15 @@ class ServerGatherer:
 
     def _ask_commands(self, opened: Session) -> None:
         names = rights.PLAIN_COMMANDS if self.facts.plain else rights.TRIED_COMMANDS
-        replies = opened.send(rights.tries(self._asked.probe, names), len(names))
+        replies = opened.send(rights.tries(self._scope.probe, names), len(names))
         _raise_if_locked_out(replies)
         self._learn_commands(dict(zip(names, replies, strict=True)))
 
     def _learn_commands(self, replies: dict[str, Reply]) -> None:
         verdicts: dict[str, CommandRight] = {
-            name: found
+            name: right
             for name, reply in replies.items()
-            if (found := rights.verdict(reply)) is not None
+            if (right := rights.verdict(reply)) is not None
         }
         keys: CommandRight | None = (
             "denied" if any(map(rights.about_keys, replies.values())) else None
@@ -167,7 +167,7 @@ class ServerGatherer:
         verdict: CommandRight = "missing"
         try:
             with session(self._address, STEP_LIMIT) as opened:
-                [reply] = opened.send(rights.tries(self._asked.probe, ("eval",)), 1)
+                [reply] = opened.send(rights.tries(self._scope.probe, ("eval",)), 1)
                 verdict = rights.verdict(reply) or "allowed"
         except EOFError:
             pass
@@ -177,7 +177,7 @@ class ServerGatherer:
         if self.facts.commands.get("time") != "allowed":
             self._learn(unknown={**self.facts.unknown, "clock": "this user may not run TIME"})
             return
-        clocks = [found for _ in range(3) if (found := clock_of(opened)) is not None]
+        clocks = [reading for _ in range(3) if (reading := clock_of(opened)) is not None]
         if clocks:
             self._learn(clock=min(clocks, key=lambda each: each.error))
 
@@ -190,7 +190,7 @@ class ServerGatherer:
             self._learn(takes_any_password=says_no_password(message))
 
     def _ask_latency(self, opened: Session) -> None:
-        payload = rights.tries(self._asked.probe, ("get",))
+        payload = rights.tries(self._scope.probe, ("get",))
         end = monotonic() + CALLS_LIMIT
         while len(self.facts.latency) < CALLS and (since := monotonic()) < end:
             opened.send(payload, 1)
@@ -476,17 +476,17 @@ _COMPANIONS = (
 
 def namespace_in(key: bytes) -> bytes | None:
     """The namespace of a companion key of dibs. None: it is another key."""
-    found = next((match for each in _COMPANIONS if (match := each.match(key))), None)
-    return None if found is None else found.group(1)
+    companion = next((match for each in _COMPANIONS if (match := each.match(key))), None)
+    return None if companion is None else companion.group(1)
 
 
 class KeyScanner:
     """Counts the keys of one server; `facts` may be read at any time."""
 
-    def __init__(self, address: Address, asked: Examination) -> None:
+    def __init__(self, address: Address, scope: Examination) -> None:
         self.unknown: str | None = None
         self._address = address
-        self._mine = asked.namespace.encode()
+        self._mine = scope.namespace.encode()
         self._seen = self._under = 0
         self._total: int | None = None
         self._types = Counter[str]()
@@ -526,7 +526,7 @@ class KeyScanner:
 
     def _look_at(self, opened: Session, keys: list[bytes]) -> None:
         self._seen += len(keys)
-        self._namespaces |= {found for key in keys if (found := namespace_in(key)) is not None}
+        self._namespaces |= {prefix for key in keys if (prefix := namespace_in(key)) is not None}
         mine = [key for key in keys if key.startswith(self._mine)]
         self._under += len(mine)
         some = mine[:_TYPES_EACH]

@@ -21,7 +21,7 @@ _OLDEST = {"Redis": (6, 2), "Valkey": (7, 2)}
 _TWO_HOLDERS = "a key that is gone early can be acquired again, so there may be two holders"
 
 
-def old_version(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def old_version(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """Older than what dibs is tested with."""
     product, version = server.product or "", server.version or ""
     oldest = _OLDEST.get(product)
@@ -36,7 +36,7 @@ def old_version(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
         )
 
 
-def only_scripts(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def only_scripts(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """The server has no single command for compare-and-delete."""
     natives = [server.commands.get(name) for name in ("delex", "delifeq")]
     if server.commands.get("command|info") == "allowed" and natives == ["missing", "missing"]:
@@ -49,7 +49,7 @@ def only_scripts(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
         )
 
 
-def resp2(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def resp2(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """No RESP3, so no notifications."""
     if server.protocol == 2 and not server.plain:
         yield Finding(
@@ -62,7 +62,7 @@ def resp2(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
         )
 
 
-def no_tracking(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def no_tracking(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """RESP3, and no notifications all the same."""
     if server.protocol == 3 and server.commands.get("client|tracking") == "missing":
         yield Finding(
@@ -75,7 +75,7 @@ def no_tracking(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
         )
 
 
-def proxy(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def proxy(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """Something between us and the server that knows few commands."""
     if server.plain:
         yield Finding(
@@ -91,7 +91,7 @@ def proxy(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
         )
 
 
-def eviction(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def eviction(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """A policy that drops keys when memory is short. Leases have a ttl: volatile-* drops them."""
     policy, limit = server.text("maxmemory-policy"), server.number("maxmemory")
     if policy is None or policy == "noeviction":
@@ -109,7 +109,7 @@ def eviction(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     )
 
 
-def memory(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def memory(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """With noeviction a full server refuses every write."""
     limit, used = server.number("maxmemory"), server.number("used_memory")
     is_full = server.refusal == "oom"
@@ -130,7 +130,7 @@ def memory(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     )
 
 
-def quota(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def quota(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """A managed service that still reads, and refuses to write or to run scripts."""
     if server.refusal == "quota":
         yield Finding(
@@ -142,18 +142,18 @@ def quota(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
         )
 
 
-def persistence(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def persistence(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """What a restart of the server forgets."""
     if server.info.get("aof_enabled") == "1" or server.info.get("role") == "slave":
         return
-    if "aof_enabled" not in server.info or asked.kind == "embedded":
+    if "aof_enabled" not in server.info or scope.kind == "embedded":
         return
     saves = server.text("save") or ""
-    kept = "only the keys of its last snapshot" if saves else "no keys"
+    contents = "only the keys of its last snapshot" if saves else "no keys"
     yield Finding(
         "persistence",
         "note",
-        f"After a restart the server has {kept}: appendonly is no.",
+        f"After a restart the server has {contents}: appendonly is no.",
         "The server forgets leases and what `once` has stored when it is restarted: "
         f"{_TWO_HOLDERS}, and a request that was completed before may be processed again.",
         "If that matters, switch it on, also in the configuration file; leases can use fences:",
@@ -161,7 +161,7 @@ def persistence(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     )
 
 
-def failing_persistence(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def failing_persistence(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """A server that cannot write its data refuses writes."""
     states = [server.info.get(name) for name in ("rdb_last_bgsave_status", "aof_last_write_status")]
     refuses = server.refusal == "misconf"
@@ -177,20 +177,20 @@ def failing_persistence(server: ServerFacts, asked: Examination) -> Iterator[Fin
     )
 
 
-def clock(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def clock(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """The local clock against the server's. Leases do not depend on it; schedules do."""
-    found = server.clock
-    if found is None or abs(found.ahead) <= 1 + found.error:
+    reading = server.clock
+    if reading is None or abs(reading.ahead) <= 1 + reading.error:
         return
-    side = "ahead of" if found.ahead > 0 else "behind"
-    is_apart = abs(found.ahead) - found.error > MOST_APART_MS / 1000
+    side = "ahead of" if reading.ahead > 0 else "behind"
+    is_apart = abs(reading.ahead) - reading.error > MOST_APART_MS / 1000
     effect = "Functions with `scheduled`" + (
         " do not run on this machine" if is_apart else " would not run on it from a minute on"
     )
     yield Finding(
         "clock",
         "error" if is_apart else "warning",
-        f"The clock of this machine is {abs(found.ahead):.1f} s {side} the server's.",
+        f"The clock of this machine is {abs(reading.ahead):.1f} s {side} the server's.",
         f"{effect}, and events have wrong times. If the server's clock is set forward, leases end"
         " early, and there may be two holders. The ttl of leases is not affected by the clock of"
         " this machine.",
@@ -198,19 +198,19 @@ def clock(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     )
 
 
-def latency(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def latency(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """Calls that take as long as the budget allows."""
     if not server.latency:
         return
     p95, longest = percentile(server.latency, 0.95), max(server.latency)
-    if p95 <= asked.budget / 2 and longest <= asked.budget:
+    if p95 <= scope.budget / 2 and longest <= scope.budget:
         return
     needed = ceil(max(4 * p95, 2 * longest) * 20) / 20
     yield Finding(
         "latency",
-        "error" if p95 > asked.budget else "warning",
+        "error" if p95 > scope.budget else "warning",
         f"Calls take {milliseconds_text(p95)} (p95), at most {milliseconds_text(longest)};"
-        f" the budget is {milliseconds_text(asked.budget)}.",
+        f" the budget is {milliseconds_text(scope.budget)}.",
         "A call without an answer within half a budget is sent again; without one within the"
         " budget it is an outage.",
         "Run the application nearer to the server, or look for slow commands (SLOWLOG GET); or"
@@ -227,7 +227,7 @@ def percentile(values: tuple[float, ...], part: float) -> float:
 _SMALL_TABLE, _USUAL_TABLE = 10_000, 1_000_000
 
 
-def tracking_table(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def tracking_table(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """A server that tracks fewer keys than are waited for, or kept in memory."""
     limit, used = server.number("tracking-table-max-keys"), server.number("tracking_total_keys")
     if not limit or (limit >= _SMALL_TABLE and (used or 0) < 0.9 * limit):
@@ -244,7 +244,7 @@ def tracking_table(server: ServerFacts, asked: Examination) -> Iterator[Finding]
     )
 
 
-def clients(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def clients(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """Few connections are left."""
     limit, used = server.number("maxclients"), server.number("connected_clients")
     if not limit or not used or used < 0.8 * limit:
@@ -260,7 +260,7 @@ def clients(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
     )
 
 
-def idle_timeout(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def idle_timeout(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """The server closes connections that are idle."""
     limit = server.number("timeout")
     if limit:
@@ -274,7 +274,7 @@ def idle_timeout(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
         )
 
 
-def keepalive(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def keepalive(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """The server does not notice clients that are gone."""
     if server.number("tcp-keepalive") == 0:
         yield Finding(
@@ -361,7 +361,7 @@ KEY_RULES = (without_namespace, prefixes, foreign_types)
 _ALLOW = "Allow the commands; in a managed service, that is a setting of the user:"
 
 
-def denied_commands(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def denied_commands(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """Verbs that do not work because an ACL forbids a command."""
     lacking = _of(lacks(server), server.commands, "denied")
     if lacking:
@@ -369,15 +369,15 @@ def denied_commands(server: ServerFacts, asked: Examination) -> Iterator[Finding
         yield Finding(
             "acl-commands",
             "error",
-            f"The user {_user(server, asked)} may not run what these need:",
+            f"The user {_user(server, scope)} may not run what these need:",
             "They raise a UsageError, or end as an outage.",
             _ALLOW,
-            (_allow(server, asked, names),),
+            (_allow(server, scope, names),),
             details=_by_verb(lacking),
         )
 
 
-def missing_commands(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def missing_commands(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """Verbs that do not work because the server, or a proxy before it, lacks a command."""
     lacking = _of(lacks(server), server.commands, "missing")
     if lacking:
@@ -392,22 +392,22 @@ def missing_commands(server: ServerFacts, asked: Examination) -> Iterator[Findin
         )
 
 
-def optional_commands(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def optional_commands(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """Commands that an ACL forbids, and without which everything is guarded, but less good."""
     lacking = reduced(server)
     if lacking:
         yield Finding(
             "acl-optional",
             "note" if ALL_THERE.issuperset(lacking) else "warning",
-            f"The user {_user(server, asked)} may not run commands that dibs can do without:",
+            f"The user {_user(server, scope)} may not run commands that dibs can do without:",
             "Nothing fails without them. This is what it costs.",
             _ALLOW,
-            (_allow(server, asked, sorted(lacking)),),
+            (_allow(server, scope, sorted(lacking)),),
             details=tuple(f"{name}: {cost}" for name, cost in lacking.items()),
         )
 
 
-def late_copies(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def late_copies(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """The server, or a proxy before it, cannot end a connection."""
     if "missing" in (server.commands.get("client|kill"), server.commands.get("client|info")):
         yield Finding(
@@ -421,19 +421,19 @@ def late_copies(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
         )
 
 
-def denied_keys(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def denied_keys(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """The ACL has no pattern for the namespace."""
     if server.keys == "denied":
-        what = f"begin with {asked.namespace!r}" if asked.namespace else "have no namespace"
-        pattern = re.sub(r"([*?\[\]\\^])", r"\\\1", asked.namespace) + "*"
+        what = f"begin with {scope.namespace!r}" if scope.namespace else "have no namespace"
+        pattern = re.sub(r"([*?\[\]\\^])", r"\\\1", scope.namespace) + "*"
         yield Finding(
             "acl-keys",
             "error",
-            f"The user {_user(server, asked)} may not read or write keys that {what}.",
+            f"The user {_user(server, scope)} may not read or write keys that {what}.",
             "Every call raises a UsageError.",
             "Use the namespace that the user may use, Dibs(url, namespace=…), here --namespace; or"
             " allow these keys:",
-            (f"ACL SETUSER {_user(server, asked)} {_quoted('~' + pattern)}",),
+            (f"ACL SETUSER {_user(server, scope)} {_quoted('~' + pattern)}",),
         )
 
 
@@ -445,29 +445,29 @@ def _quoted(word: str) -> str:
 
 
 def _of(
-    found: list[Lack], commands: Mapping[str, CommandRight], verdict: CommandRight
+    lacks: list[Lack], commands: Mapping[str, CommandRight], verdict: CommandRight
 ) -> list[Lack]:
-    """*found*, with only the commands of *verdict*."""
+    """*lacks*, with only the commands of *verdict*."""
     some = [
         Lack(verb, tuple(name for name in names if commands[name] == verdict))
-        for verb, names in found
+        for verb, names in lacks
     ]
     return [lack for lack in some if lack.commands]
 
 
-def _by_verb(found: list[Lack]) -> tuple[str, ...]:
-    return tuple(f"{lack.verb}: {', '.join(lack.commands)}" for lack in found)
+def _by_verb(lacks: list[Lack]) -> tuple[str, ...]:
+    return tuple(f"{lack.verb}: {', '.join(lack.commands)}" for lack in lacks)
 
 
-def _user(server: ServerFacts, asked: Examination) -> str:
-    return server.user or asked.user or "default"
+def _user(server: ServerFacts, scope: Examination) -> str:
+    return server.user or scope.user or "default"
 
 
-def _allow(server: ServerFacts, asked: Examination, names: list[str]) -> str:
-    return " ".join(["ACL SETUSER", _user(server, asked), *[f"+{name}" for name in names]])
+def _allow(server: ServerFacts, scope: Examination, names: list[str]) -> str:
+    return " ".join(["ACL SETUSER", _user(server, scope), *[f"+{name}" for name in names]])
 
 
-def any_password(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def any_password(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """The URL has a password, and the server does not compare it."""
     if server.takes_any_password:
         yield Finding(

@@ -330,11 +330,11 @@ def _replica(known: dict[str, str], end: int) -> ReplicaLink:
     return ReplicaLink(address, known.get("state", ""), lag, max(end - offset, 0))
 
 
-def replica_target(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def replica_target(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """The target is a replica, which refuses writes."""
     if server.info.get("role") != "slave" and server.refusal not in ("readonly", "masterdown"):
         return
-    if asked.kind == "cluster":
+    if scope.kind == "cluster":
         return  # a node of the cluster
     primary = ":".join(filter(None, [server.text("master_host"), server.text("master_port")]))
     yield Finding(
@@ -342,14 +342,14 @@ def replica_target(server: ServerFacts, asked: Examination) -> Iterator[Finding]
         "error",
         f"{server.address} is a replica" + (f" of {primary}." if primary else "."),
         "It refuses writes (READONLY), so no lease can be acquired: that is an outage.",
-        f"Use the primary: {asked.server_url(primary or 'HOST:PORT')}; or redis+sentinel://…,"
+        f"Use the primary: {scope.server_url(primary or 'HOST:PORT')}; or redis+sentinel://…,"
         " which finds it."
         " To make this server the primary:",
         ("REPLICAOF NO ONE",),
     )
 
 
-def lagging(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def lagging(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """Replicas that lack what their primary has."""
     late = [each for each in replicas_of(server) if not each.is_good]
     if late:
@@ -369,25 +369,25 @@ def lagging(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
         )
 
 
-def too_few(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
+def too_few(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """Fewer replicas than the server needs to accept writes."""
-    wanted = server.number("min-replicas-to-write") or 0
+    minimum = server.number("min-replicas-to-write") or 0
     good = server.number("min_slaves_good_slaves")
     if good is None:
         good = sum(each.state == "online" for each in replicas_of(server))
-    if server.refusal == "noreplicas" or (wanted > good and server.info.get("role") == "master"):
+    if server.refusal == "noreplicas" or (minimum > good and server.info.get("role") == "master"):
         yield Finding(
             "no-replicas",
             "error",
-            f"The server needs {wanted or 'more'} replicas to accept writes, and has {good}.",
+            f"The server needs {minimum or 'more'} replicas to accept writes, and has {good}.",
             "It refuses writes (NOREPLICAS), so no lease can be acquired: that is an outage.",
             "Start the replicas; or lower the number, also in the configuration file:",
             (f"CONFIG SET min-replicas-to-write {good}",),
         )
 
 
-def unconfirmed(server: ServerFacts, asked: Examination) -> Iterator[Finding]:
-    """A primary that goes on alone when it is cut off from its replicas."""
+def unconfirmed(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
+    """A primary that continues alone when it is cut off from its replicas."""
     replicas = replicas_of(server)
     if not replicas or server.number("min-replicas-to-write") != 0:
         return
@@ -602,10 +602,10 @@ def failed_servers(facts: TargetFacts) -> Iterator[Finding]:
         yield of_failure(first.failure, replace(first, address=name), facts.asked)
 
 
-def of_failure(failure: ConnectionFailure, server: ServerFacts, asked: Examination) -> Finding:
+def of_failure(failure: ConnectionFailure, server: ServerFacts, scope: Examination) -> Finding:
     """The finding for a failure of *server*."""
     case = CASES.get(failure.code, CASES["closed"])
-    fill = _filling(server, asked, failure.names)
+    fill = _filling(server, scope, failure.names)
     detail = failure.detail.strip().rstrip(".")
     seen = f"{fill(case.seen).rstrip('.')} ({detail})." if detail else fill(case.seen)
     commands = tuple(fill(command) for command in case.commands)
@@ -613,14 +613,14 @@ def of_failure(failure: ConnectionFailure, server: ServerFacts, asked: Examinati
 
 
 def _filling(
-    server: ServerFacts, asked: Examination, names: tuple[str, ...]
+    server: ServerFacts, scope: Examination, names: tuple[str, ...]
 ) -> Callable[[str], str]:
     values = {
-        **_urls(server.address, asked),
+        **_urls(server.address, scope),
         "{address}": server.address,
         "{host}": server.address.rpartition(":")[0].strip("[]"),
-        "{user}": server.user or asked.user or "default",
-        "{database}": str(asked.database),
+        "{user}": server.user or scope.user or "default",
+        "{database}": str(scope.database),
         "{names}": f" ({', '.join(names)})" if names else "",
     }
 
@@ -632,16 +632,16 @@ def _filling(
     return fill
 
 
-def _urls(address: str, asked: Examination) -> dict[str, str]:
+def _urls(address: str, scope: Examination) -> dict[str, str]:
     """What a fix writes in place of the URL that was asked."""
     urls = {
-        "{server}": asked.server_url(address), "{cluster}": asked.cluster_url(address),
-        "{scheme}": "rediss" if asked.tls else "redis", "{place}": address,
+        "{server}": scope.server_url(address), "{cluster}": scope.cluster_url(address),
+        "{scheme}": "rediss" if scope.tls else "redis", "{place}": address,
         "{plain}": f"redis://{address}", "{secure}": f"rediss://{address}",
         "{option}": "rediss://…?",
     }  # fmt: skip
-    if asked.kind in ("cluster", "sentinel"):
-        scheme = f"redis+{asked.kind}"
+    if scope.kind in ("cluster", "sentinel"):
+        scheme = f"redis+{scope.kind}"
         urls |= {
             "{scheme}": scheme, "{place}": "…", "{plain}": f"{scheme}://… without ssl=true",
             "{secure}": f"{scheme}://…?ssl=true", "{option}": f"{scheme}://…?ssl=true&",

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.http import RawPostDataException
 from django.utils.module_loading import import_string
 
-from .._http.bodies import Field, LongBody, declared_length, form_fields
+from .._http.bodies import Field, LongBody, declared_length, drain, file_hash, form_fields
 from .._http.policy import GuardOptions, Policy
 from .._http.submission import (
     INCOMPLETE,
@@ -26,7 +26,6 @@ from .._http.submission import (
     too_large,
 )
 from .._interface import fingerprint
-from ._claims import drain, file_hash
 from .wsgi import RequestBody
 
 
@@ -204,7 +203,7 @@ async def aidentity_of(request: Any) -> Submitter:
 
 
 def _primary_key(user: Any) -> str | None:
-    """The primary key of the user who is logged in, of whatever type."""
+    """The primary key of the logged-in user, of any type."""
     if user is None or not user.is_authenticated or user.pk is None:
         return None
     return str(user.pk)

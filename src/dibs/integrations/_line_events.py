@@ -172,10 +172,10 @@ class Route(NamedTuple):
         return actor_key(part_of(event, "source")) if alone else None
 
 
-def _is(thing: object, wanted: Any) -> bool:
-    if isinstance(wanted, str):
-        return fact_of(thing, "type", "type") == wanted
-    return isinstance(thing, wanted)
+def _is(thing: object, kind: Any) -> bool:
+    if isinstance(kind, str):
+        return fact_of(thing, "type", "type") == kind
+    return isinstance(thing, kind)
 
 
 class Routes:
@@ -204,8 +204,8 @@ class Routes:
 
         def decorate(handler: Handler) -> Handler:
             if inspect.iscoroutinefunction(handler) is not self._is_async:
-                wanted = "a coroutine function" if self._is_async else "a plain function"
-                raise UsageError(f"a handler of {type(self).__name__} must be {wanted}")
+                expected = "a coroutine function" if self._is_async else "a plain function"
+                raise UsageError(f"a handler of {type(self).__name__} must be {expected}")
             self._routes.append(Route(kind, content, handler, alone))
             return handler
 
@@ -350,16 +350,18 @@ class WorkerPool(Generic[E]):
     ) -> int:
         _log.info("waiting for %d events", len(self._tasks))
         await asyncio.wait(self._tasks, timeout=within)
-        left = dict(self._tasks)
-        for task in left:
+        pending = dict(self._tasks)
+        for task in pending:
             task.cancel()
-        if left:
-            _log.error("%d events were not done within %g s, and are cancelled", len(left), within)
-            await asyncio.wait(left)
-        cut = [event for task, event in left.items() if task.cancelled()]
+        if pending:
+            _log.error(
+                "%d events were not done within %g s, and are cancelled", len(pending), within
+            )
+            await asyncio.wait(pending)
+        cut = [event for task, event in pending.items() if task.cancelled()]
         if cut and keep is not None:
             await keep(cut)
-        return len(left)
+        return len(pending)
 
     def _gone(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
@@ -438,11 +440,11 @@ class ThreadWorkerPool(Generic[E]):
         with self._lock:
             self._is_drained = True
             futures = set(self._futures)
-        left = len(wait(futures, timeout=within).not_done)
-        if left:
-            _log.error("%d events were not done within %g s", left, within)
+        pending = len(wait(futures, timeout=within).not_done)
+        if pending:
+            _log.error("%d events were not done within %g s", pending, within)
         self._pool.shutdown(wait=False, cancel_futures=True)
-        return left
+        return pending
 
     def _gone(self, future: "Future[None]") -> None:
         with self._lock:

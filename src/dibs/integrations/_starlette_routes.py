@@ -145,8 +145,8 @@ def with_headers_of(refusal: Response, message: Message) -> Message:
     """
     lines = list(message.get("headers", ()))
     names = {bytes(name).lower() for name, _ in lines}
-    wanted = (b"retry-after", b"cache-control", b"ratelimit", b"ratelimit-policy")
-    missing = [line for line in encoded(refusal) if line[0] in wanted and line[0] not in names]
+    copied = (b"retry-after", b"cache-control", b"ratelimit", b"ratelimit-policy")
+    missing = [line for line in encoded(refusal) if line[0] in copied and line[0] not in names]
     return {**message, "headers": [*lines, *missing]}
 
 

@@ -109,8 +109,8 @@ class UniqueOptions:
         on_outage: OutagePolicy | None = None,
     ) -> None:
         if on_duplicate not in ("return", "raise") and not callable(on_duplicate):
-            said = f'on_duplicate must be "return", "raise" or a function, not {on_duplicate!r}'
-            raise UsageError(said)
+            message = f'on_duplicate must be "return", "raise" or a function, not {on_duplicate!r}'
+            raise UsageError(message)
         if isinstance(until, str) and until not in ("start", "end"):
             raise UsageError(f'until must be "start", "end" or seconds, not {until!r}')
         if type(alone) is not bool:  # text of a configuration
@@ -316,8 +316,10 @@ class UniqueKey:
         self.task = task
         self.options = options
         self._claims = options.claims_of(function)
-        asked = options.on_duplicate
-        self._answer = answering(asked, self.sent, "on_duplicate") if callable(asked) else None
+        on_duplicate = options.on_duplicate
+        self._answer = (
+            answering(on_duplicate, self.sent, "on_duplicate") if callable(on_duplicate) else None
+        )
 
     def answer(
         self, error: Duplicate, args: Any, kwargs: Any, existing: Callable[[str], Any]
@@ -384,7 +386,7 @@ class UniqueKey:
     def replaced_request(
         self, replaced: Replaced, job_id: str, *, wait: bool = False
     ) -> ClaimRequest:
-        """The record that job *job_id* is there in place of another one; *wait*: for a producer."""
+        """The record that job *job_id* replaces another one; *wait*: for a producer."""
         options = ClaimOptions(
             window=max(replaced.remaining, 1.0), after="hold", lease=self.options.lease,
             wait=self.options.patient_claim.wait if wait else 0, on_outage=self.options.on_outage,
@@ -437,11 +439,11 @@ def claimed_by(key: str, token: str | None) -> tuple[str, str] | None:
 def without_parameters(function: Callable[..., Any], names: Iterable[str]) -> Callable[..., Any]:
     """Something with the signature of *function*, without the parameters *names*."""
     signature, left_out = inspect.signature(function), set(names)
-    kept = [each for name, each in signature.parameters.items() if name not in left_out]
+    parameters = [each for name, each in signature.parameters.items() if name not in left_out]
 
     def call(*args: Any, **kwargs: Any) -> None: ...
 
-    call.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     call.__qualname__ = function.__qualname__
     return call
 

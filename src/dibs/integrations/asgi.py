@@ -21,7 +21,9 @@ from .._http.policy import (
     Policy,
     check_routes,
     inner_path,
+    mark_guarded,
     match_policy,
+    unmark_guarded,
 )
 from .._http.responses import Recording, Response
 from .._http.submission import (
@@ -29,13 +31,14 @@ from .._http.submission import (
     InvalidRequest,
     RequestFacts,
     Submission,
+    applied,
     identify,
     submission_of,
     too_large,
 )
 from ..errors import UsageError
 from ._async.claims import claim_request, end_claim
-from ._claims import STREAMED, OpenTransaction, applied, mark_guarded, unmark_guarded
+from ._within import STREAMED, OpenTransaction
 
 if TYPE_CHECKING:
     from .._interface import AsyncClaim
@@ -416,7 +419,7 @@ class ResponseEnd:
         await self._send(message)
 
     async def finish(self) -> None:
-        """Send what was held back: the application has returned, or goes on."""
+        """Send what was held back: the application has returned, or continues."""
         held, self._held = self._held, []
         for message in held:
             await self._send(message)

@@ -50,10 +50,10 @@ def unique(
         UsageError: An option is invalid; or, when the actor is declared, a field is missing, or
             another actor has the same `unique(…)` without `{task}`.
     """
-    made = TransactionOptions(**options)
+    checked_options = TransactionOptions(**options)
 
     def actor_class(fn: Callable[..., Any], **settings: Any) -> "Actor[Any, Any]":
-        key = UniqueKey(template, fn, made, settings.get("actor_name") or fn.__name__)
+        key = UniqueKey(template, fn, checked_options, settings.get("actor_name") or fn.__name__)
         return _UniqueActor(UniqueJobs(dibs, key), fn, settings)
 
     return actor_class

@@ -23,9 +23,16 @@ with needs("flask"):
     from werkzeug.exceptions import HTTPException, default_exceptions
 
 from .. import Dibs
-from .._http.bodies import Field, declared_length, form_fields
+from .._http.bodies import Field, declared_length, file_hash, form_fields
 from .._http.decorators import Once, PreventDuplicateSubmit, TransactionOpener, check_registered
-from .._http.policy import GuardKeywords, GuardOptions, Policy, secret_bytes, with_service
+from .._http.policy import (
+    GuardKeywords,
+    GuardOptions,
+    Policy,
+    mark_guarded,
+    secret_bytes,
+    with_service,
+)
 from .._http.problems import busy, is_refusal
 from .._http.responses import Headers, Recording, Response
 from .._http.submission import (
@@ -41,8 +48,8 @@ from .._http.submission import (
 from .._http.throttle import Throttle, Throttled
 from .._interface import throttling
 from ..errors import Unavailable, UsageError
-from ._claims import STREAMED, file_hash, mark_guarded, run_within, within_of
 from ._sync.claims import claim_request, end_claim
+from ._within import STREAMED, run_within, within_of
 from .wsgi import CountedInput
 
 if TYPE_CHECKING:

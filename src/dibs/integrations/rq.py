@@ -115,11 +115,11 @@ class UniqueQueue(Queue):
         created = [self._created(each) for each in job_datas]
         newest = {key: job.id for _, job, jobs, key in created if jobs and jobs.replaces}
         with ExitStack() as stack:
-            asked = [self._claimed(stack, newest, *each) for each in created]
-            sent = [data for data, _ in asked if data is not None]
+            claims = [self._claimed(stack, newest, *each) for each in created]
+            sent = [data for data, _ in claims if data is not None]
             enqueued = super().enqueue_many(sent, pipeline, group_id)
         known = {each.id: each for each in enqueued}
-        return [answer(known) for _, answer in asked]
+        return [answer(known) for _, answer in claims]
 
     def _created(self, data: Any) -> tuple[Any, Any, UniqueJobs | None, str]:
         """What is asked for, its job, and what makes that unique."""
@@ -221,9 +221,9 @@ def _guarded(function: Callable[P, T], jobs: UniqueJobs) -> Callable[P, T | None
         run = _start(jobs, job, args, kwargs)
         if not isinstance(run, Run):
             return cast(Any, run)
-        with run, _TriedAgain(run, job) as again:
+        with run, _TriedAgain(run, job) as retry:
             result = _called(run, function, args, kwargs)
-            again.look_at(result)
+            retry.look_at(result)
             return result
 
     return guarded
@@ -263,9 +263,9 @@ def _async_guarded(function: Callable[..., Any], jobs: UniqueJobs) -> Callable[.
         run = _start(jobs, job, args, kwargs)
         if not isinstance(run, Run):
             return run
-        with run, _TriedAgain(run, job) as again:  # RQ runs nothing else on this loop
+        with run, _TriedAgain(run, job) as retry:  # RQ runs nothing else on this loop
             result = await function(*args, **kwargs)
-            again.look_at(result)
+            retry.look_at(result)
             return result
 
     return guarded

@@ -27,9 +27,9 @@ with needs("starlette"):
     from starlette.requests import ClientDisconnect, Request
 
 from .. import AsyncDibs
-from .._http.bodies import Field, form_fields
+from .._http.bodies import Field, file_hash, form_fields
 from .._http.decorators import Once, PreventDuplicateSubmit, TransactionOpener, check_registered
-from .._http.policy import GuardKeywords, GuardOptions, Policy
+from .._http.policy import GuardKeywords, GuardOptions, Policy, mark_guarded, unmark_guarded
 from .._http.problems import busy, refusal_response
 from .._http.responses import Response
 from .._http.submission import (
@@ -45,15 +45,6 @@ from .._http.throttle import Throttle, Throttled
 from .._interface import NotOurs, throttling
 from ..errors import Unavailable, UsageError
 from ._async.claims import claim_request
-from ._claims import (
-    OpenTransaction,
-    file_hash,
-    left_of,
-    mark_guarded,
-    table_response,
-    unmark_guarded,
-    within_of,
-)
 from ._starlette_routes import (
     GUARD,
     Refused,
@@ -67,6 +58,7 @@ from ._starlette_routes import (
     with_fields,
     with_headers_of,
 )
+from ._within import OpenTransaction, left_of, table_response, within_of
 from .asgi import (
     App,
     Message,
@@ -229,7 +221,7 @@ async def _awaited(function: Callable[..., Any], *args: Any) -> Any:
 
 async def _ended_in_thread(function: Callable[..., Any], *args: Any) -> Any:
     # Not one of the threads for endpoints: those may all be waiting for the connection that is
-    # given back here.
+    # released here.
     return await run_sync(function, *args, limiter=CapacityLimiter(1))
 
 

@@ -237,12 +237,12 @@ def _inject_context(guarded: Any, function: Callable[..., Any]) -> None:
     hints = {**get_type_hints(function, include_extras=True), CONTEXT: Context}
     own = inspect.signature(function).parameters.values()
     # Resolved: Taskiq evaluates no text in a signature that is given to it.
-    kept = [each.replace(annotation=hints.get(each.name, each.annotation)) for each in own]
+    parameters = [each.replace(annotation=hints.get(each.name, each.annotation)) for each in own]
     added = inspect.Parameter(
         CONTEXT, inspect.Parameter.KEYWORD_ONLY, default=TaskiqDepends(), annotation=Context
     )
-    at = len(kept) - any(each.kind is each.VAR_KEYWORD for each in kept)
-    guarded.__signature__ = inspect.Signature([*kept[:at], added, *kept[at:]])
+    at = len(parameters) - any(each.kind is each.VAR_KEYWORD for each in parameters)
+    guarded.__signature__ = inspect.Signature([*parameters[:at], added, *parameters[at:]])
     guarded.__annotations__ = hints
 
 

@@ -14,19 +14,26 @@ from typing import IO, TYPE_CHECKING, Any, Unpack, cast
 
 from .. import Dibs
 from .._http.bodies import PIECE, SHORT, BodyHash, LongBody, declared_length
-from .._http.policy import GuardKeywords, GuardOptions, Policy, check_routes, match_policy
+from .._http.policy import (
+    GuardKeywords,
+    GuardOptions,
+    Policy,
+    check_routes,
+    mark_guarded,
+    match_policy,
+)
 from .._http.responses import Recording, Response
 from .._http.submission import (
     INCOMPLETE,
     InvalidRequest,
     RequestFacts,
     Submission,
+    applied,
     identify,
     split_key_lines,
     submission_of,
     too_large,
 )
-from ._claims import applied, mark_guarded
 from ._sync.claims import claim_request, end_claim
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """One connection through the fault proxy: two endpoints, and a pipe in each direction.
 
 A pipe that has lost a byte never delivers another one, as TCP delivers nothing after a gap: a
-client that goes on using such a connection gets no reply, never that to another request.
+client that continues to use such a connection gets no reply, never that to another request.
 """
 
 from __future__ import annotations

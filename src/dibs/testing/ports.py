@@ -76,8 +76,8 @@ def kept_port(port: int) -> socket.socket | None:
         return None
     # With this option, which most servers set, another one could still bind it.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
-    kept = weakref.ref(sock)  # a forked child must not keep it when the server starts again
-    os.register_at_fork(after_in_child=lambda: _close(kept()))
+    reference = weakref.ref(sock)  # a forked child must not keep it when the server starts again
+    os.register_at_fork(after_in_child=lambda: _close(reference()))
     return sock
 
 

@@ -44,7 +44,7 @@ def serve(app: str, port: int, environment: dict[str, str]) -> None:
 
 
 class Service:
-    """An app in a process of its own, which can be frozen, killed and started again."""
+    """An app in its own process, which can be frozen, killed and started again."""
 
     def __init__(self, app: str, **environment: str) -> None:
         self._app = app
@@ -148,7 +148,7 @@ def redis_of(server: Server) -> redis.Redis:
 
 
 class Saying(ThreadingHTTPServer):
-    """A store-service that says whatever it is told to say; or nothing, while it hangs."""
+    """A store-service with scripted answers; while it hangs, it sends none."""
 
     daemon_threads = True
     status = 200

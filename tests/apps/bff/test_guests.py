@@ -95,7 +95,7 @@ def test_a_table_is_in_no_key(street: Street, valkey: Server) -> None:
      "?branchId=" + "x" * 65, "?branchId=%00", "?branchId=.."],
 )  # fmt: skip
 def test_no_branch_no_menu(street: Street, valkey: Server, query: str) -> None:
-    """400, without a question to anybody."""
+    """400, without a request to the store-service."""
     before = street.store.calls
     problem = is_problem(street.first.http.get(f"/menus/active{query}"), 400)
     assert "branchId" in problem["detail"]
@@ -124,7 +124,7 @@ def test_a_no_has_a_code(street: Street, valkey: Server) -> None:
 
 
 def test_a_menu_ends_with_its_time_window(run: Run, valkey: Server) -> None:
-    """At its `endsAt` a menu is not fresh any more, whatever is left of its ttl."""
+    """At its `endsAt` a menu is no longer fresh, even if its ttl has not ended."""
     with saying(200, b"") as say:
         run(first := Bff(valkey.url, say.url), second := Bff(valkey.url, say.url))
         say.body = good_answer(ends_in=2.0)
@@ -171,7 +171,7 @@ def test_a_store_whose_clock_is_behind_is_not_asked_for_every_guest(
 def test_garbage_of_the_store_service_is_not_cached(
     nonsense: Nonsense, valkey: Server, status: int, body: bytes
 ) -> None:
-    """Whatever is not the store-service's language: 503, nothing cached."""
+    """Every answer that breaks the store-service's format: 503, nothing cached."""
     nonsense.say.status, nonsense.say.body = status, body
     is_problem(nonsense.bff.read(), 503)
     assert not has_menu(valkey)

@@ -31,7 +31,8 @@ pytestmark = pytest.mark.only_on("linux", "darwin")
 
 
 async def test_a_failed_load_is_the_answer_of_all_processes(run: Run, valkey: Server) -> None:
-    """Three processes, a store-service that hangs: it is asked once, and all are told so."""
+    """Three processes, a store-service that hangs: it is asked once, and all guests get that
+    failure."""
     with saying(200, good_answer()) as say:
         say.hangs.set()
         bffs = run(*(Bff(valkey.url, say.url) for _ in range(3)))
@@ -80,7 +81,7 @@ async def test_menus_without_redis(run: Run, own_server: Server) -> None:
 
 
 def test_without_redis_and_store_service_it_is_not_ready(run: Run, own_server: Server) -> None:
-    """Neither Redis nor a store-service: not ready, and guests are told so quickly."""
+    """Neither Redis nor a store-service: not ready, and guests get a quick refusal."""
     [bff] = run(Bff(own_server.url, f"http://127.0.0.1:{free_port()}"))
     own_server.kill()
     assert is_problem(bff.http.get("/ready"), 503)["redis"] == "out"

@@ -34,7 +34,8 @@ def test_a_new_version_is_read_at_once(street: Street, valkey: Server) -> None:
 
 
 async def test_a_load_under_way_is_not_kept(street: Street, valkey: Server) -> None:
-    """Published while the other process loads the old version: nobody reads that one later."""
+    """Published while the other process loads the old version: later readers do not get the old
+    one."""
     for _ in range(5):
         valkey.flush()
         loading = asyncio.create_task(asyncio.to_thread(street.first.read))
@@ -70,7 +71,7 @@ def test_publishing_without_redis(run: Run, own_server: Server) -> None:
 
 
 def test_admins_have_a_token(run: Run, valkey: Server) -> None:
-    """Where one is set, nobody publishes without it."""
+    """If a token is set, publishing requires it."""
     store = Store()
     _, bff = run(store, Bff(valkey.url, store.url, MENU_ADMIN_TOKEN="s3cret"))
     assert is_problem(bff.publish(RAISE), 401) and is_problem(

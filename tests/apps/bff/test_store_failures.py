@@ -30,7 +30,7 @@ pytestmark = pytest.mark.only_on("linux", "darwin")
 
 
 def read_menu(bff: Bff) -> dict[str, Any]:
-    """The menu, once it is served: for a second, a failed load is the answer to everybody."""
+    """The menu, once it is served: for a second, a failed load answers all callers."""
     eventually(lambda: bff.read().status_code == 200)
     return bff.read().json()
 
@@ -65,7 +65,7 @@ def test_without_the_store_service(run: Run, valkey: Server) -> None:
 
 
 def test_an_old_menu_ends_with_a_no(run: Run, valkey: Server) -> None:
-    """The store-service answers, and has no menu any more: then nobody is shown the old one."""
+    """The store-service answers that it has no menu: the old one is no longer shown."""
     with saying(200, good_answer()) as say:
         [bff] = run(Bff(valkey.url, say.url))
         assert bff.read().status_code == 200
@@ -125,7 +125,7 @@ def test_what_is_no_json_for_others_is_never_cached(nonsense: Nonsense, valkey: 
 def test_a_malformed_table_is_refused_before_anything_is_asked(
     street: Street, valkey: Server, table: str
 ) -> None:
-    """400 for this guest alone: nobody else is asked, and nobody else fails."""
+    """400 for this guest alone: the store-service is not asked, and other guests do not fail."""
     before = street.store.calls
     path = f"/menus/active?branchId={BRANCH}&tableId={table}"
     assert "tableId" in is_problem(street.first.http.get(path), 400)["detail"]
@@ -133,7 +133,8 @@ def test_a_malformed_table_is_refused_before_anything_is_asked(
 
 
 def test_nothing_of_a_guest_goes_into_a_shared_load(nonsense: Nonsense, valkey: Server) -> None:
-    """The question to the store-service is the same whoever asks first: the branch alone."""
+    """The request to the store-service does not depend on who asks first: it has the branch
+    alone."""
     nonsense.say.status, nonsense.say.body = 200, good_answer()
     read_menu(nonsense.bff)
     assert json.loads(nonsense.say.asked[-1]) == {"branchId": BRANCH}

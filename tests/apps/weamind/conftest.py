@@ -49,7 +49,7 @@ def is_busy(message: dict[str, Any]) -> bool:
 
 
 class Gate(Sample):
-    """A provider whose forecasts come when the test says so."""
+    """A provider whose forecasts arrive when the test releases them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class RunningBot:
     http: httpx.AsyncClient = field(repr=False)
 
     async def post(self, body: bytes, headers: dict[str, str] | None = None) -> httpx.Response:
-        """What anybody may send to the webhook; as LINE does, unless *headers* say otherwise."""
+        """Post any body to the webhook; with LINE's headers, unless *headers* say otherwise."""
         return await self.http.post(
             "/line/webhook", content=body, headers=signed(body) if headers is None else headers
         )
@@ -88,7 +88,7 @@ class RunningBot:
         return self.metrics.registry.get_sample_value(name, labels) or 0.0
 
     async def settled(self, within: float = 20.0) -> None:
-        """No event is under way any more."""
+        """Wait until no event is being handled."""
         await aeventually(lambda: not self.count("line_events_pending"), within=within)
 
     async def replies(self, number: int, **options: Any) -> list[dict[str, Any]]:
@@ -174,7 +174,7 @@ def serve(port: int, environment: dict[str, str]) -> None:
 
 
 class Process:
-    """The bot in a process of its own."""
+    """The bot in its own process."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self.port = free_port()
@@ -214,7 +214,7 @@ def start_bots(tmp_path: Path) -> Iterator[Callable[..., list[Process]]]:
 
 @pytest.fixture
 def frozen(own_server: Server) -> Iterator[Server]:
-    """A Valkey to freeze; it goes on at the end."""
+    """A Valkey to freeze; it resumes at the end."""
     yield own_server
     with contextlib.suppress(Exception):
         own_server.thaw()

@@ -50,7 +50,7 @@ def test_only_clear_words_delete(words: str, sure: str | None) -> None:
 
 
 async def test_another_text_closes_the_question_whether_to_delete(run_bot: RunBot) -> None:
-    """Who goes on talking and then says 確定 is asked again, and loses nothing."""
+    """A person who changes the subject and then says 確定 is asked again, and loses nothing."""
     async with run_bot() as bot:
         me = Talk(bot)
         assert (await me.say("刪除我的資料"))["text"] == texts.DELETE_SURE
@@ -151,7 +151,7 @@ async def test_it_is_shared_by_processes_and_ends(valkey: Server) -> None:
 
 
 async def test_without_a_store_every_text_stands_alone(run_bot: RunBot) -> None:
-    """Nobody goes without an answer."""
+    """Every text gets an answer."""
     async with run_bot(redis_url="redis://127.0.0.1:1") as bot:
         me = Talk(bot)
         assert (await me.say("要帶傘嗎"))["text"] == texts.WHERE
@@ -182,7 +182,7 @@ async def test_what_is_deleted_is_forgotten(run_bot: RunBot, valkey: Server) -> 
 
 
 async def test_a_group_has_no_conversation(run_bot: RunBot) -> None:
-    """There the next text is by somebody else; choices have no numbers."""
+    """There the next text may be another person's; choices have no numbers."""
     async with run_bot() as bot:
         group = Talk(bot, Source.group(new_id("group"), bot.line.somebody().chat_id))
         asked = await group.send(mentioning("@WeaMind 信義區"))

@@ -72,7 +72,7 @@ async def test_cwa_is_broken(
     reason: Reason,
     deadline: float,
 ) -> None:
-    """Whoever asks gets one sentence about it, within the deadline of a fetch."""
+    """The person gets one sentence about it, within the deadline of a fetch."""
     async with bot_on(run_bot, monkeypatch, behaviour, deadline=deadline) as bot:
         await bot.line.say("板橋")
         [said] = await bot.line.wait_for_messages(1)
@@ -83,7 +83,7 @@ async def test_cwa_is_broken(
 async def test_cwa_leaves_something_out(
     run_bot: RunBot, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    """The card is without it; nothing stands there in its place."""
+    """The card omits it; nothing replaces it."""
     body = copy.deepcopy(TOWNSHIP)
     elements(body)[:] = [each for each in elements(body) if each["ElementName"] != missing]
     async with bot_on(run_bot, monkeypatch, saying(body)) as bot:
@@ -95,7 +95,7 @@ async def test_cwa_leaves_something_out(
 
 
 async def test_cwa_has_no_values_at_all(run_bot: RunBot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every element is there and empty: a sentence, not an empty card."""
+    """Every element is present and empty: a sentence, not an empty card."""
     body = copy.deepcopy(TOWNSHIP)
     for element in elements(body):
         element["Time"] = []

@@ -1,4 +1,4 @@
-"""What the bot says to whom: texts, places, taps, settings, groups, and goodbyes."""
+"""The bot's answers: texts, places, taps, settings, groups, and goodbyes."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_a_text_is_answered_by_the_places_in_it(run_bot: RunBot) -> None:
 
 
 async def test_a_location_is_answered_by_its_town(run_bot: RunBot) -> None:
-    """The town at that point; at sea and abroad it is said that there is none."""
+    """The town at that point; at sea and abroad the bot says that there is none."""
     async with run_bot() as bot:
         me = Talk(bot)
         assert (await me.at(25.0337, 121.5645))["altText"].startswith("臺北市信義區")
@@ -197,7 +197,7 @@ async def test_a_page_for_settings(run_bot: RunBot) -> None:
 
 
 async def test_delete_my_data(run_bot: RunBot) -> None:
-    """Asked first, by word and by tap; then nothing is known any more."""
+    """The bot asks first, by word and by tap; then all data is deleted."""
     async with run_bot() as bot:
         me = Talk(bot)
         await me.tap(f"action=set&type=home&place={XINYI}")
@@ -293,7 +293,7 @@ def mentioning(words: str) -> events.Draft:
 
 
 async def test_personal_things_are_private(run_bot: RunBot) -> None:
-    """In a group nobody's places are shown, to nobody; with and without an id of the person."""
+    """In a group no person's places are shown; with and without an id of the person."""
     async with run_bot() as bot:
         person = bot.line.somebody()
         await Talk(bot, person).tap(f"action=set&type=home&place={XINYI}")
@@ -404,7 +404,7 @@ async def test_the_sdks_events_fit_the_same_handlers(run_bot: RunBot) -> None:
 
 @given(st.text(max_size=400))
 def test_any_data_is_read(data: str) -> None:
-    """Whatever comes back from a button: fields, or nothing."""
+    """Any data of a button: fields, or nothing."""
     fields = parse_postback(data)
     assert all(isinstance(each, str) for pair in fields.items() for each in pair)
 

@@ -45,7 +45,7 @@ def counted(service: ProcessingLockService, name: str, **labels: str) -> float:
 
 
 def test_one_at_a_time(service: ProcessingLockService, valkey: Server) -> None:
-    """Taken, refused, given back, taken again; the key is the seed's, with an owner's token."""
+    """Taken, refused, released, taken again; the key is the seed's, with an owner's token."""
     assert service.try_acquire_lock(KEY, 5)
     assert valkey.keys() == [KEY] and valkey.client().get(KEY) != b"1"
     assert 0 < valkey.client().pttl(KEY) <= 5000
@@ -84,9 +84,9 @@ def test_another_thread_may_release(service: ProcessingLockService, valkey: Serv
 def test_a_slow_holder_leaves_the_lock_of_its_successor_alone(
     service: ProcessingLockService, valkey: Server, hopping: bool
 ) -> None:
-    """Its time ran out and somebody else of this process has the lock: it stays theirs.
+    """Its time ran out and another caller of this process has the lock: it stays theirs.
 
-    Whether it releases in its own thread, or in another one that has acquired nothing.
+    Whether it is released in its own thread, or in another one that has acquired nothing.
     """
     with (
         ThreadPoolExecutor(1) as slow,
@@ -115,7 +115,7 @@ def test_who_was_refused_releases_nothing(service: ProcessingLockService, valkey
 
 
 def test_many_threads_get_the_lock_one_at_a_time(service: ProcessingLockService) -> None:
-    """Many threads, one key: never two inside, and everybody gets in in the end."""
+    """Many threads, one key: never two inside, and in the end each one gets in."""
     inside, most, served = 0, 0, 0
     guard = threading.Lock()
 
@@ -139,7 +139,7 @@ def test_many_threads_get_the_lock_one_at_a_time(service: ProcessingLockService)
 
 
 def test_nothing_to_release(service: ProcessingLockService, valkey: Server) -> None:
-    """A release without an acquire touches nothing, not even a lock that somebody wrote by hand."""
+    """A release without an acquire touches nothing, not even a lock that was written by hand."""
     valkey.client().set(KEY, "1")
     service.release_lock(KEY)
     assert valkey.keys() == [KEY]
@@ -147,7 +147,7 @@ def test_nothing_to_release(service: ProcessingLockService, valkey: Server) -> N
 
 
 def test_without_redis(own_server: Server) -> None:
-    """It lets everybody through, and quickly; release does not raise; normal when it is back."""
+    """It lets all callers through, and quickly; release does not raise; normal when it is back."""
     with closing(ProcessingLockService(own_server.url, counted_in=Metrics())) as service:
         assert service.try_acquire_lock(KEY, 5)
         own_server.freeze()
@@ -169,7 +169,7 @@ def test_without_redis(own_server: Server) -> None:
 
 @pytest.mark.parametrize(("key", "seconds"), [("", 5), (KEY, 0), (KEY, -1)])
 def test_what_makes_no_sense(service: ProcessingLockService, key: str, seconds: float) -> None:
-    """ValueError, before anybody is asked."""
+    """ValueError, before any request."""
     with pytest.raises(ValueError, match=r"."):
         service.try_acquire_lock(key, seconds)
 
@@ -214,7 +214,7 @@ async def test_a_person_has_one_turn_at_a_time(valkey: Server) -> None:
 
 
 async def test_a_turn_that_took_too_long(valkey: Server) -> None:
-    """The lock has run out and somebody else has it; it stays theirs."""
+    """The lock has expired and another caller has it; it stays theirs."""
     source = OurSource("user", "U1")
     async with AsyncDibs(valkey.url) as dibs, AsyncDibs(valkey.url) as elsewhere:
         slow = ProcessingLock(dibs, ttl=0.05, counted_in=(metrics := Metrics()))
@@ -231,7 +231,7 @@ async def test_a_turn_that_took_too_long(valkey: Server) -> None:
 
 
 async def test_without_a_user_id(valkey: Server, caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody is locked out, and a warning says so, without any id."""
+    """No person is locked out, and a warning says so, without any id."""
     lock = ProcessingLock(AsyncDibs(valkey.url), counted_in=(metrics := Metrics()))
     source = OurSource("group", None, "C-secret")
     async with lock.turn(source) as first, lock.turn(source) as second:
@@ -244,7 +244,7 @@ async def test_without_a_user_id(valkey: Server, caplog: pytest.LogCaptureFixtur
 async def test_without_the_lock_everybody_has_a_turn(
     valkey: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without the lock, everybody has a turn, and nobody is asked."""
+    """Without the lock, every caller has a turn, and Redis is not asked."""
     lock = ProcessingLock(AsyncDibs(valkey.url), enabled=False, counted_in=Metrics())
     source = OurSource("user", "U1")
     async with lock.turn(source) as first, lock.turn(source) as second:
@@ -279,7 +279,7 @@ async def test_one_refusal_of_a_window_is_answered(valkey: Server) -> None:
 async def test_no_ids_in_what_the_lock_logs(
     valkey: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is said about a turn is joined by a short random mark, and tells nothing else."""
+    """Log lines about a turn share a short random mark, and reveal nothing else."""
     caplog.set_level(logging.DEBUG)
     async with AsyncDibs(valkey.url) as dibs:
         lock = ProcessingLock(dibs, counted_in=Metrics())
@@ -333,7 +333,7 @@ async def test_five_quick_taps(run_bot: RunBot) -> None:
 
 
 async def test_the_next_tap_is_free_again(run_bot: RunBot) -> None:
-    """As soon as the answer is there, and not when the lock would have ended."""
+    """As soon as the answer is sent, and not when the lock would have ended."""
     async with run_bot(gated=True, processing_lock_timeout_seconds=60) as bot:
         await at_home(bot)
         for number in (1, 2):
@@ -415,7 +415,7 @@ async def test_everything_is_locked(run_bot: RunBot) -> None:
 
 
 async def test_the_lock_in_groups(run_bot: RunBot) -> None:
-    """By the person, in whatever chat; where LINE tells no id, everybody is served."""
+    """By the person, in any chat; where LINE tells no id, every person is served."""
     options = {"processing_lock_scope": "all", "processing_lock_timeout_seconds": 60}
     async with run_bot(gated=True, **options) as bot:
         person = bot.line.somebody().chat_id
@@ -449,7 +449,7 @@ async def test_dots_while_it_takes_long(run_bot: RunBot) -> None:
 
 
 async def test_no_dots_where_it_is_quick(run_bot: RunBot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is answered at once sees none."""
+    """A person who is answered at once sees none."""
     monkeypatch.setattr("apps.weamind.line.bot.DOTS_AFTER", 20)
     async with run_bot() as bot:
         await bot.line.say("板橋")

@@ -1,4 +1,4 @@
-"""What the bot says in its log about the lock, how much of it, and that it names nobody."""
+"""What the bot logs about the lock, how much of it, and that it names no person."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_an_outage_is_one_warning(own_server: Server, caplog: pytest.LogCaptureF
 async def test_the_bot_says_at_its_start(
     run_bot: RunBot, own_server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whether Redis is there, before anybody taps."""
+    """Whether Redis answers, before the first tap."""
     caplog.set_level(logging.INFO)
     async with run_bot(redis_url=own_server.url):
         assert lines(caplog) == [CONNECTED]
@@ -153,7 +153,7 @@ def levels() -> Iterator[None]:
 
 @pytest.mark.usefixtures("levels")
 def test_the_level_of_a_bot_among_others() -> None:
-    """Where somebody logs already, only a level that was chosen is set."""
+    """If logging is already configured, only a level that was chosen is set."""
     logs.log_if_nobody_does("INFO", is_chosen=False)
     assert logging.getLogger("apps").level == logging.NOTSET
     logs.log_if_nobody_does("DEBUG", is_chosen=True)

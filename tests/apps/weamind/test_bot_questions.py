@@ -346,7 +346,7 @@ def test_no_place_is_taken_for_something_else() -> None:
 
 @given(st.text(max_size=60))
 def test_any_text_is_understood_somehow(words: str) -> None:
-    """Whatever is written, between two and in a group: an answer or silence, and no error."""
+    """Any text, in private and in a group: an answer or silence, and no error."""
     for private in (True, False):
         understand(words, private=private, mentioned=False, search=search, now=NOW)
 

@@ -31,7 +31,7 @@ def skipped(bot: RunningBot, state: str) -> float:
 
 @pytest.mark.parametrize("is_flagged", [True, False])
 async def test_a_redelivery_of_a_running_event(run_bot: RunBot, is_flagged: bool) -> None:
-    """Exactly one reply, the forecast: no ⏳ takes its token away, whatever LINE's flag says."""
+    """Exactly one reply, the forecast: no ⏳ uses its token, with and without LINE's flag."""
     async with run_bot(gated=True) as bot:
         await bot.line.tap(AT_HOME)
         await bot.replies(1)
@@ -48,7 +48,7 @@ async def test_a_redelivery_of_a_running_event(run_bot: RunBot, is_flagged: bool
 
 
 async def test_a_redelivery_of_what_is_done(run_bot: RunBot) -> None:
-    """It is dropped without a word, also by a bot that has been started anew in between."""
+    """It is dropped silently, also by a bot that was restarted in between."""
     async with run_bot() as bot:
         said = await bot.line.say("板橋")
         await bot.replies(1)

@@ -209,7 +209,7 @@ async def _taken(people: Users) -> list[str]:
 async def test_what_is_too_old_is_given_up(
     run_bot: RunBot, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody is answered hours later; it is said and counted."""
+    """It is not answered hours later; it is logged and counted."""
     database = UserDatabase(f"sqlite:///{tmp_path}/bot.db")
     database.prepare()
     database.keep([json.dumps({"type": "message"})], at=1)
@@ -244,6 +244,6 @@ PARTS = {
 
 @given(st.fixed_dictionaries({}, optional=PARTS))
 def test_an_event_there_and_back(document: dict[str, Any]) -> None:
-    """Whatever LINE sent, the next process reads what the first one read."""
+    """For any event of LINE's, the next process reads what the first one read."""
     event = parse_event(document)
     assert parse_event(json.loads(json.dumps(dump_event(event)))) == event

@@ -1,4 +1,4 @@
-"""Sending: one reply for each token, and what becomes of those that LINE does not take."""
+"""Sending: one reply for each token, and the outcome of those that LINE refuses."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_a_reply_is_sent_counted_and_marked(valkey: Server) -> None:
 
 
 async def test_a_token_is_spent_once(valkey: Server) -> None:
-    """A second reply is not even sent, by whichever process."""
+    """A second reply is not even sent, by any process."""
     async with sending(valkey.url) as outbound, AsyncDibs(valkey.url) as other:
         token = outbound.token()
         assert await outbound.sender.reply(token, HELLO) == "sent"
@@ -107,7 +107,7 @@ async def test_of_two_that_reply_at_once_one_is_sent(valkey: Server) -> None:
 
 
 async def test_nothing_to_reply_to(valkey: Server) -> None:
-    """Events without a token are answered by nobody."""
+    """Events without a token get no reply."""
     async with sending(valkey.url) as outbound:
         assert await outbound.sender.reply(None, HELLO, to="U1") == "no_token"
         assert outbound.routes == []
@@ -138,7 +138,7 @@ async def test_a_message_that_line_does_not_like(valkey: Server) -> None:
 
 
 async def test_a_token_of_another_channel(valkey: Server) -> None:
-    """LINE does not know us: counted as that, so that somebody can be woken."""
+    """LINE does not know us: counted as that, so that an operator can be alerted."""
     async with sending(valkey.url, access_token="another") as outbound:
         assert await outbound.sender.reply(outbound.token(), HELLO) == "unauthorized"
 
@@ -162,7 +162,7 @@ async def test_line_is_not_there(valkey: Server) -> None:
 
 
 async def test_no_ids_in_the_log(valkey: Server, caplog: pytest.LogCaptureFixture) -> None:
-    """What went wrong is said with LINE's request id, and with nobody else's."""
+    """An error is logged with LINE's request id, and with no id of a person."""
     caplog.set_level(logging.DEBUG, logger="apps.weamind")
     async with sending(valkey.url) as outbound:
         outbound.line.fail_next(REPLY, status=500)
@@ -205,7 +205,8 @@ async def test_a_push_that_line_refuses(valkey: Server) -> None:
 
 
 async def test_in_doubt_nothing_is_pushed(own_server: Server) -> None:
-    """While Redis is out nobody knows who spent a token: what LINE refuses is not pushed."""
+    """While Redis is out it is unknown whether a token was used: what LINE refuses is not
+    pushed."""
     own_server.kill()
     async with sending(own_server.url, push=True) as outbound:
         token, me = outbound.token(), outbound.line.me.chat_id

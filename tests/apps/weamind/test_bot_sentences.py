@@ -23,7 +23,7 @@ LISTS = sorted(each.name for each in RECORDED.glob("sentences*.tsv"))
 
 @dataclass(frozen=True)
 class Sentence:
-    """What somebody writes, and what they expect: see recorded/sentences.tsv."""
+    """What a person writes, and what they expect: see recorded/sentences.tsv."""
 
     where: str
     words: str

@@ -112,7 +112,7 @@ def test_a_mistake_is_one_line(env: pytest.MonkeyPatch, name: str, value: str) -
 
 
 def test_all_mistakes_at_once(env: pytest.MonkeyPatch) -> None:
-    """Nobody has to start four times to see all four."""
+    """One start reports all four mistakes."""
     env.delenv("LINE_CHANNEL_SECRET")
     env.delenv("LINE_CHANNEL_ACCESS_TOKEN")
     env.setenv("PROCESSING_LOCK_TIMEOUT", "-5")

@@ -37,7 +37,7 @@ PEOPLE = {"processing_lock_min_seconds": 4}
 
 
 def test_the_default_is_a_second() -> None:
-    """PROCESSING_LOCK_MIN_SECONDS=1, unless somebody wants the seeds' behaviour to the letter."""
+    """PROCESSING_LOCK_MIN_SECONDS=1, unless the exact behaviour of the seeds is wanted."""
     assert Settings.model_fields["processing_lock_min_seconds"].default == 1
 
 
@@ -225,7 +225,7 @@ async def test_the_seeds_to_the_letter(run_bot: RunBot, valkey: Server) -> None:
 
 
 async def test_the_words_of_everything(run_bot: RunBot) -> None:
-    """With PROCESSING_LOCK_SCOPE=all, what somebody writes after an answer is answered."""
+    """With PROCESSING_LOCK_SCOPE=all, a text after an answer is answered."""
     options = {"processing_lock_scope": "all", "processing_lock_min_seconds": 30}
     async with run_bot(processing_lock_timeout_seconds=60, **options) as bot:
         for number, words in enumerate(("板橋", "淡水", "烏來"), 1):
@@ -236,7 +236,7 @@ async def test_the_words_of_everything(run_bot: RunBot) -> None:
 
 
 async def test_taps_while_redis_hangs(run_bot: RunBot, frozen: Server) -> None:
-    """Nobody is locked out, and nobody waits for the keys that tell who may speak."""
+    """No tap is locked out, and none waits for the keys that tell who may speak."""
     async with run_bot(redis_url=frozen.url, **PEOPLE) as bot:
         await bot.line.tap(AT_HOME)
         await bot.replies(1)
@@ -251,7 +251,7 @@ async def test_taps_while_redis_hangs(run_bot: RunBot, frozen: Server) -> None:
 
 @pytest.mark.parametrize("every", [0.0, 0.1])
 async def test_no_home_yet(run_bot: RunBot, every: float) -> None:
-    """Three taps of somebody without a home: asked to set one, once, and no word of a query."""
+    """Three taps of a person without a home: asked once to set one, and no word of a query."""
     async with run_bot(**PEOPLE) as bot:
         for data in (HOME, OFFICE):
             for _ in range(3):
@@ -289,7 +289,7 @@ async def test_no_queries_yet(run_bot: RunBot) -> None:
 
 
 async def test_a_key_that_stays_silences_later_taps(valkey: Server) -> None:
-    """The key stays, nobody is told after the answer, and no other key is left behind."""
+    """The key stays, no tap after the answer gets a reply, and no other key is left behind."""
     me = OurSource("user", "U1")
     async with AsyncDibs(valkey.url) as dibs, AsyncDibs(valkey.url) as elsewhere:
         here = ProcessingLock(dibs, ttl=60, at_least=30, counted_in=Metrics())

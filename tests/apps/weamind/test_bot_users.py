@@ -1,4 +1,4 @@
-"""People: what is known about them, in SQLite and PostgreSQL, and what is not known any more."""
+"""People: what is stored about them, in SQLite and PostgreSQL, and what is deleted."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def start_together(url: str) -> int:
 
 
 def test_several_processes_start_at_once(postgres: Postgres, spawn: Callable[..., Child]) -> None:
-    """One makes the tables, the others find them; nobody fails. (For SQLite: two whole bots.)"""
+    """One process creates the tables, the others find them; none fails. (For SQLite: two whole
+    bots.)"""
     url = postgres.new_database()
     children = [spawn(start_together, url) for _ in range(2)]
     for child in children:
@@ -154,7 +155,7 @@ def test_nothing_is_left_of_a_deleted_person(url: str, database: UserDatabase) -
 
 
 def test_many_threads_record_people_without_loss(database: UserDatabase) -> None:
-    """Threads that meet and record the same person and others: everything is there afterwards."""
+    """Threads that meet and record the same person and others: all of it is stored afterwards."""
 
     def work(number: int) -> None:
         for step in range(5):
@@ -175,7 +176,7 @@ def test_many_threads_record_people_without_loss(database: UserDatabase) -> None
 
 
 async def test_a_database_that_is_gone(postgres: Postgres) -> None:
-    """UsersUnavailable, and at once everything again when it is back; nobody's id is said."""
+    """UsersUnavailable, and all data at once when it is back; no id is logged."""
     async with Users(postgres.new_database()) as users:
         await users.set_place(ME, "home", "63000020")
         postgres.stop()
@@ -189,7 +190,7 @@ async def test_a_database_that_is_gone(postgres: Postgres) -> None:
 
 
 async def test_a_database_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks is not kept longer than the deadline; a writer that waits is given up."""
+    """Callers do not wait longer than the deadline; a writer that waits is given up."""
     monkeypatch.setattr("apps.weamind.user.users.LONGEST", 0.2)
     path = tmp_path / "app.db"
     async with Users(f"sqlite:///{path}") as users:
@@ -204,7 +205,7 @@ async def test_a_database_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 async def test_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
-    """It is said at the start, and nothing is left open."""
+    """The start fails with a message, and nothing is left open."""
     from sqlalchemy.exc import SQLAlchemyError
 
     with pytest.raises(SQLAlchemyError):

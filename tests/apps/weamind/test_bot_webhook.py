@@ -1,4 +1,4 @@
-"""The webhook: who may call it, what it believes, and that its 200 waits for nobody."""
+"""The webhook: who may call it, what it believes, and that its 200 does not wait for the work."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def test_not_what_line_sends(run_bot: RunBot) -> None:
 
 
 async def test_the_verify_button(run_bot: RunBot) -> None:
-    """A webhook without events is 200; so is one with whatever else beside them."""
+    """A webhook without events is 200; so is one with unknown fields beside them."""
     async with run_bot() as bot:
         assert (await bot.line.verify()).status == 200
         assert (await bot.post(b'{"events":[],"new":{"x":1}}')).status_code == 200
@@ -254,7 +254,7 @@ async def test_one_after_the_other_where_there_is_room_for_one() -> None:
 
 
 async def test_an_event_that_hangs_is_given_up() -> None:
-    """It does not keep its place for ever, nor the others from theirs."""
+    """It does not occupy its place for ever, nor block the others."""
     metrics = Metrics()
     hanging = asyncio.Event()
 
@@ -272,7 +272,7 @@ async def test_an_event_that_hangs_is_given_up() -> None:
 
 
 async def test_what_is_not_done_in_time_is_cut() -> None:
-    """The end of the process has a deadline; how many were cut is said and counted."""
+    """The end of the process has a deadline; how many were cut is logged and counted."""
     metrics = Metrics()
     hanging = asyncio.Event()
 
@@ -292,7 +292,7 @@ async def test_what_is_not_done_in_time_is_cut() -> None:
 
 
 async def test_health_and_readiness(run_bot: RunBot, own_server: Server) -> None:
-    """Without Redis it is ready, and says so; /health asks nobody."""
+    """Without Redis it is ready, and says so; /health makes no request."""
     async with run_bot(redis_url=own_server.url) as bot:
         assert (await bot.http.get("/health")).json() == {"status": "ok"}
         ready = await bot.http.get("/ready")
@@ -317,7 +317,7 @@ async def test_not_ready_without_the_database(run_bot: RunBot, postgres: Any) ->
 
 
 async def test_metrics_have_the_seeds_names(run_bot: RunBot) -> None:
-    """Those of the seeds, with their labels, and nobody's id in them."""
+    """Those of the seeds, with their labels, and without any id."""
     async with run_bot() as bot:
         await bot.line.tap(f"action=set&type=home&place={XINYI}")
         await bot.replies(1)
@@ -401,6 +401,6 @@ async def test_whatever_line_may_send(run_bot: RunBot) -> None:
 
 @given(st.binary(max_size=200) | VALUES.map(lambda value: json.dumps(value).encode()))
 def test_any_bytes_are_events_or_malformed(body: bytes) -> None:
-    """The parser has two answers and no exception of its own."""
+    """The parser has two outcomes and raises nothing else."""
     with contextlib.suppress(Malformed):
         assert all(isinstance(event, Event) for event in parse_webhook(body).events)

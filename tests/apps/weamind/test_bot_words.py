@@ -80,7 +80,7 @@ def test_what_a_button_says_can_be_written(words: str, data: str) -> None:
 
 
 async def test_settings_while_the_database_is_out(run_bot: RunBot, postgres: Any) -> None:
-    """It is not said that nothing is set, because nobody knows."""
+    """The bot does not say that nothing is set, because it cannot know."""
     async with run_bot(database_url=postgres.new_database()) as bot:
         me = Talk(bot)
         await me.tap(f"action=set&type=home&place={XINYI}")
@@ -105,7 +105,7 @@ async def test_settings_while_the_database_is_out(run_bot: RunBot, postgres: Any
 async def test_dots_while_the_database_takes_long(
     run_bot: RunBot, monkeypatch: pytest.MonkeyPatch, slow: str, data: str
 ) -> None:
-    """Whatever is tapped: who waits sees that something happens, and then the answer."""
+    """After any tap: a person who waits sees that something happens, and then the answer."""
     from apps.weamind.user.database import UserDatabase
 
     dots_are_there, original = threading.Event(), getattr(UserDatabase, slow)

@@ -1,4 +1,5 @@
-"""`doctor`: what works is said so, what does not has exactly one fix, and no secret is shown."""
+"""`doctor`: each part that works is confirmed, each other has exactly one fix, and no secret is
+shown."""
 
 from __future__ import annotations
 
@@ -95,8 +96,11 @@ async def test_a_working_bot_passes_every_check(
 async def test_a_broken_bot_fails_what_must_work(
     env: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A token of nobody, no Redis, no database: what must work is ✗, what depends on it is not
-    looked at, and neither tokens nor passwords are shown."""
+    """An invalid token, no Redis, no database.
+
+    What must work is ✗, what depends on it is not checked, and neither tokens nor passwords are
+    shown.
+    """
     async with LocalLine(secret=SECRET, access_token=ACCESS_TOKEN) as line:
         env.setenv("LINE_API_BASE", line.api_base)
         env.setenv("LINE_CHANNEL_ACCESS_TOKEN", "a-token-of-nobody")
@@ -330,7 +334,7 @@ async def test_a_server_that_is_full(start_server: Callable[..., Server]) -> Non
 
 
 async def test_a_server_with_a_password(own_server: Server) -> None:
-    """Without it, or with a wrong one, nobody is let in; it is not shown."""
+    """Without it, or with a wrong one, access is denied; it is not shown."""
     server = own_server
     with redis.Redis.from_url(server.url) as client:
         client.config_set("requirepass", "right-word")
@@ -383,7 +387,7 @@ async def test_looking_makes_no_file(tmp_path: Path) -> None:
 
 
 async def test_a_database_that_is_none(tmp_path: Path) -> None:
-    """Another file, or nobody at that address: said without the password."""
+    """Another file, or no server at that address: reported without the password."""
     (tmp_path / "bot.db").write_bytes(b"not a database at all, but long enough" * 100)
     with contextlib.closing(sqlite3.connect(tmp_path / "bot.db")) as connection:
         with pytest.raises(sqlite3.DatabaseError):
@@ -435,7 +439,7 @@ async def test_a_provider_that_is_not_there() -> None:
 
 
 async def test_a_menu_that_is_not_ours() -> None:
-    """None, somebody else's, an older one of ours: degraded, and how to apply it; then ✓."""
+    """None, a foreign one, an older one of ours: degraded, and how to apply it; then ✓."""
     async with (
         LocalLine(secret=SECRET, access_token=ACCESS_TOKEN) as line,
         Channel(line.api_base, ACCESS_TOKEN) as channel,

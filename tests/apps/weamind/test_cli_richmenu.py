@@ -1,4 +1,4 @@
-"""`richmenu apply | show | remove`: what is said, and which exit code the shell gets."""
+"""`richmenu apply | show | remove`: the output and the exit code."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_a_token_that_line_does_not_know(
 async def test_what_is_left_is_said(
     env: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The menu is there, and an older one could not be removed: 1, and what to do."""
+    """The menu was applied, and an older one could not be removed: 1, and what to do."""
     async with LocalLine(secret=SECRET, access_token=ACCESS_TOKEN) as line:
         env.setenv("LINE_API_BASE", line.api_base)
         line.menus.create(check_menu(definition()))
@@ -105,5 +105,5 @@ def test_settings_that_are_missing(
     ],
 )
 def test_whose_menu_it_is(menus: list[Menu], default: str | None, shown: str) -> None:
-    """What everybody sees, in words."""
+    """The menu that all users see, in words."""
     assert described(State(tuple(menus), default))[0] == f"everybody sees: {shown}"

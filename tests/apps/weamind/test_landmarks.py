@@ -58,7 +58,7 @@ def test_a_landmark_lies_in_its_township(each: Landmark) -> None:
 
 
 def test_elevations_are_plausible() -> None:
-    """玉山 is the highest; whatever lies side by side has no cliff of a thousand metres between."""
+    """玉山 is the highest; between neighbours there is no cliff of a thousand metres."""
     heights = {each.place.name: each.place.elevation for each in ALL}
     assert all(height is not None and 0 < height <= 3952 for height in heights.values())
     assert max(heights, key=lambda name: heights[name] or 0) == "玉山"

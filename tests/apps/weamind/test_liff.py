@@ -1,4 +1,4 @@
-"""The settings page within LINE, in a real browser; who somebody is comes from LINE alone."""
+"""The settings page within LINE, in a real browser; only LINE tells who a person is."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class LineLogin:
     async def _refusal(self, call: str) -> Response | None:
         self.calls.append(call)
         if self.hangs_at == call:
-            await asyncio.Event().wait()  # until whoever asked has left
+            await asyncio.Event().wait()  # until the client has left
         if self.drips:
             return StreamingResponse(_drops(), media_type="application/json")
         return JSONResponse({"message": "?"}, self.status) if self.status != 200 else None
@@ -125,7 +125,7 @@ def bearer(token: str) -> dict[str, str]:
 
 @dataclass
 class Visit:
-    """The app of somebody's phone: HTTP to the bot, and LINE behind it."""
+    """The app of a person's phone: HTTP to the bot, and LINE behind it."""
 
     http: httpx.AsyncClient
     line: LineLogin
@@ -195,7 +195,7 @@ async def test_work_is_the_office(run_bot: RunBot) -> None:
 
 
 async def test_the_places_are_the_map(run_bot: RunBot) -> None:
-    """Every county with all of its townships, for everybody, in the order of the map."""
+    """Every county with all of its townships, the same for all people, in the order of the map."""
     async with visiting(run_bot) as visit:
         answer = await visit.http.get("/liff/places")
         counties = answer.json()["counties"]
@@ -206,7 +206,7 @@ async def test_the_places_are_the_map(run_bot: RunBot) -> None:
 
 
 async def test_an_id_in_the_body_is_not_believed(run_bot: RunBot) -> None:
-    """Whoever names somebody else saves their own place: the token says who they are."""
+    """An id of another person in the body is ignored: the token says whose place is saved."""
     async with visiting(run_bot) as visit:
         for name in ("userId", "user_id", "line_user_id"):
             saved = await visit.choose("home", XINYI, BENS, **{name: ANN})
@@ -218,7 +218,7 @@ async def test_an_id_in_the_body_is_not_believed(run_bot: RunBot) -> None:
 
 
 async def test_a_bad_token_is_nobodys(run_bot: RunBot) -> None:
-    """401, and nothing is saved; nobody's profile is asked for."""
+    """401, and nothing is saved; no profile is requested."""
     bad = {
         "of-another-channel": Grant(ANN, client_id="4321"),
         "expired": Grant(ANN, expires_in=0),
@@ -297,7 +297,7 @@ async def test_line_cannot_say_whose_it_is(sqlite: str) -> None:
 
 @pytest.mark.parametrize("call", ["verify", "profile"])
 async def test_while_line_hangs_the_page_gets_a_503(sqlite: str, call: str) -> None:
-    """503 after the time that LINE may take; what was under way is let go."""
+    """503 after the time that LINE may take; pending requests are dropped."""
     async with visiting_page(sqlite, longest=0.3) as visit:
         visit.line.hangs_at = call
         answers = await asyncio.gather(*(visit.me() for _ in range(20)))
@@ -378,7 +378,7 @@ def test_memory_is_short_small_and_hashed() -> None:
 
 
 async def test_many_people_at_once_are_not_mixed_up(sqlite: str) -> None:
-    """Twenty people save at the same time, twice each: everybody finds their own place."""
+    """Twenty people save at the same time, twice each: each one finds their own place."""
     towns = atlas.towns_of("高雄市")
     async with visiting_page(sqlite) as visit:
         for number in range(20):
@@ -433,7 +433,7 @@ def test_what_line_says_about_a_token(status: int, answer: object, outcome: Any)
     ],
 )
 def test_what_line_says_about_a_person(status: int, answer: object, outcome: Any) -> None:
-    """An id of LINE's form, or nobody."""
+    """An id of LINE's form, or none."""
     if isinstance(outcome, str):
         assert user_id(status, answer) == outcome
     else:
@@ -541,7 +541,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Iterator[Stage]:
-    """One for all tests: each has a person of its own."""
+    """One for all tests: each has its own person."""
     stage = Stage(tmp_path_factory.mktemp("liff"), servers("valkey").url)
     yield stage
     stage.close()
@@ -549,7 +549,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Iterato
 
 @dataclass
 class Phone:
-    """A browser of 360 px on the page; whatever it did wrong is in `mistakes`."""
+    """A browser of 360 px on the page; all its errors are in `mistakes`."""
 
     page: Any
     stage: Stage
@@ -647,7 +647,7 @@ def test_a_person_sets_home_and_office(phone: Phone) -> None:
 
 
 def test_a_confirmation_does_not_outlive_a_change(phone: Phone) -> None:
-    """Who goes on choosing does not read that it is saved."""
+    """A person who continues to choose does not read that it is saved."""
     phone.open()
     phone.choose("住家", "臺北市", "信義區")
     phone.button("儲存").click()
@@ -711,7 +711,7 @@ def test_a_save_that_fails_is_told_and_can_be_repeated(phone: Phone) -> None:
 
 
 def test_line_is_out_and_comes_back(phone: Phone) -> None:
-    """The page says so, and begins anew when it is told to."""
+    """The page says so, and starts again when it is told to."""
     phone.stage.line.status = 500
     phone.open()
     expect(phone.page.get_by_role("alert")).to_contain_text("目前無法載入您的設定")
@@ -721,7 +721,7 @@ def test_line_is_out_and_comes_back(phone: Phone) -> None:
 
 
 def test_the_sdk_does_not_come(phone: Phone) -> None:
-    """Then there is nothing to do but to say so."""
+    """Then the page can only say so."""
     phone.page.route(SDK, lambda route: route.abort())
     phone.open()
     expect(phone.page.get_by_role("alert")).to_contain_text("聊天室輸入「設定」")
@@ -730,7 +730,7 @@ def test_the_sdk_does_not_come(phone: Phone) -> None:
 
 
 def test_a_login_that_has_expired(phone: Phone) -> None:
-    """Within LINE the page can be closed; nobody is sent in circles."""
+    """Within LINE the page can be closed; there is no redirect loop."""
     phone.open(token="nobodys")
     expect(phone.page.get_by_role("alert")).to_have_text("登入已過期，請關閉後再從聊天室開啟一次。")
     expect(phone.button("再試一次")).to_be_hidden()

@@ -161,7 +161,7 @@ def name_at(latitude: float, longitude: float) -> str | None:
 
 
 def test_there_are_22_counties_and_368_townships() -> None:
-    """As many as there are, in each county as many as it has, all with a code of their own."""
+    """All of them, in each county as many as it has, each with its own code."""
     towns = [town for county in counties() for town in towns_of(county.county)]
     assert {county.county: len(towns_of(county.county)) for county in counties()} == HOW_MANY
     assert len(towns) == len({town.name for town in towns}) == len({town.code for town in towns})
@@ -244,7 +244,7 @@ def test_a_mountain_township_is_where_its_people_are(
     ("name", "latitude", "longitude"), [row[:3] for row in KNOWN], ids=[row[3] for row in KNOWN]
 )
 def test_landmarks_lie_in_their_townships(name: str, latitude: float, longitude: float) -> None:
-    """What everybody knows to be there is there."""
+    """Well-known landmarks lie in the township that people expect."""
     assert name_at(latitude, longitude) == name
 
 

@@ -1,4 +1,4 @@
-"""The rich menu: how it looks, what its buttons do, and how LINE gets it, whatever goes wrong."""
+"""The rich menu: how it looks, what its buttons do, and how LINE gets it in spite of failures."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_line_takes_the_picture() -> None:
 
 
 def test_the_picture_is_what_is_drawn() -> None:
-    """Nobody changed a label or a colour and forgot to draw it: `menu.png` is up to date."""
+    """`menu.png` is up to date: no label and no colour was changed without drawing it again."""
     drawn = draw()
     with Image.open(io.BytesIO(picture())) as kept:
         difference = ImageChops.difference(drawn, kept.convert("RGB"))
@@ -202,7 +202,7 @@ async def account(**options: Any) -> AsyncIterator[tuple[LocalLine, Channel]]:
 
 
 def put(line: LocalLine, name: str, *, shown: bool = False) -> str:
-    """A menu that is there already."""
+    """A menu that already exists."""
     menu_id = line.menus.create(check_menu(definition() | {"name": name}))
     line.menus.upload(menu_id, check_picture(picture(), "image/png"))
     if shown:
@@ -219,7 +219,7 @@ def changes(line: LocalLine) -> list[tuple[str, str, int]]:
 
 
 def whole(line: LocalLine) -> bool:
-    """Everybody sees our menu as it is now, with its picture."""
+    """All users see our current menu, with its picture."""
     shown = line.menus.get(line.menus.default)
     return shown["name"] == name() and line.menus.picture(line.menus.default).data == picture()
 
@@ -253,7 +253,7 @@ async def test_older_ones_go_and_foreign_ones_stay() -> None:
 
 
 async def test_a_foreign_default_is_replaced_and_kept() -> None:
-    """Whoever applies the menu wants it to be seen; the other one can be shown again."""
+    """Applying the menu shows it to all users; the other one can be shown again."""
     async with account() as (line, channel):
         other = put(line, FOREIGN, shown=True)
         await apply(channel)
@@ -272,7 +272,7 @@ async def test_a_foreign_default_is_replaced_and_kept() -> None:
 )
 @pytest.mark.parametrize("status", [429, 500])
 async def test_a_failure_in_the_middle(route: str, status: int) -> None:
-    """Everybody sees what they saw before, no half menu is left, and the next time it works."""
+    """All users see the previous menu, no half menu is left, and the next attempt works."""
     async with account() as (line, channel):
         before = put(line, OLDER, shown=True)
         line.fail_next(route, status=status)
@@ -322,7 +322,7 @@ async def test_a_line_that_hangs() -> None:
 
 
 async def test_an_older_one_that_stays() -> None:
-    """It is said how many are left, and the next time they go."""
+    """The output says how many are left, and the next run removes them."""
     async with account() as (line, channel):
         put(line, OLDER, shown=True)
         line.fail_next(f"{MENU}/{{richMenuId}}", status=500)
@@ -333,7 +333,7 @@ async def test_an_older_one_that_stays() -> None:
 
 
 async def test_two_menus_applied_at_once() -> None:
-    """Everybody sees a whole one; a second one that was left goes with the next time."""
+    """All users see a complete one; a second one that was left is removed by the next run."""
     async with account() as (line, channel):
         await asyncio.gather(apply(channel), apply(channel))
         assert whole(line)
@@ -355,7 +355,7 @@ async def test_it_is_removed() -> None:
 
 
 async def test_a_foreign_default_is_not_removed() -> None:
-    """What everybody sees of somebody else stays."""
+    """A foreign menu that all users see stays."""
     async with account() as (line, channel):
         other = put(line, FOREIGN, shown=True)
         put(line, OLDER)

@@ -119,7 +119,7 @@ def test_every_township_is_found_without_its_county() -> None:
 
 
 def test_every_township_is_found_by_a_former_kind() -> None:
-    """板橋市 is 板橋區 now: with its county, whatever 市, 鎮, 鄉 or 區 it is said to be."""
+    """板橋市 is 板橋區 now: with its county, a township is found as 市, 鎮, 鄉 and 區."""
     for town in TOWNS:
         assert town.town
         for kind in "市鎮鄉區":
@@ -129,7 +129,7 @@ def test_every_township_is_found_by_a_former_kind() -> None:
 
 
 def test_a_wrong_or_needless_character_is_forgiven_everywhere() -> None:
-    """Whichever character of a full name is wrong or too much, the township is offered."""
+    """With any one character of a full name wrong or too much, the township is offered."""
     for town in TOWNS:
         for at in range(len(town.name)):
             wrong = f"{town.name[:at]}囧{town.name[at + 1 :]}"
@@ -139,7 +139,7 @@ def test_a_wrong_or_needless_character_is_forgiven_everywhere() -> None:
 
 
 def test_a_missing_character_is_nearly_always_forgiven() -> None:
-    """Whichever one of a full name is missing; unless what is left is the name of another place."""
+    """With any one character missing; unless what is left is the name of another place."""
     lost: list[str] = []
     for town in TOWNS:
         for at in range(len(town.name)):

@@ -149,8 +149,8 @@ def forecasts(draw: st.DrawFn) -> Forecast:
 @settings(max_examples=200)
 @given(forecast=forecasts(), late=MINUTES)
 def test_line_takes_every_card(forecast: Forecast, late: int) -> None:
-    """Whatever is missing, whatever the weather: within LINE's limits, legible, and nothing that
-    is not known looks like a number."""
+    """With any value missing and any weather: within LINE's limits, legible, and no unknown value
+    looks like a number."""
     now = NOW + timedelta(minutes=late)
     message = forecast_message(forecast, now=now)
     assert_line_message(message)

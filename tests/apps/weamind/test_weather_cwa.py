@@ -71,7 +71,7 @@ def test_what_a_township_has() -> None:
 
 
 def test_elements_are_known_by_their_values() -> None:
-    """Renamed elements are read all the same, in whatever order they come."""
+    """Renamed elements are read all the same, in any order."""
 
     def rename(element: Any) -> None:
         element["ElementName"] = "改名了"
@@ -115,7 +115,7 @@ def test_words_without_a_code_and_a_code_without_words() -> None:
 
 
 def test_a_day_is_whole_or_not_shown() -> None:
-    """Of a day of which an hour is missing nobody knows the highest."""
+    """A day with a missing hour has no known maximum."""
 
     def drop(element: Any) -> None:
         element["Time"] = [
@@ -286,8 +286,8 @@ def test_one_temperature_alone_is_neither_the_lowest_nor_the_highest() -> None:
 @settings(max_examples=250)
 @given(body=mutated(TOWNSHIP), minutes=st.integers(-60, 2 * 24 * 60))
 def test_a_broken_township_is_never_a_wrong_number(body: Any, minutes: int) -> None:
-    """Whatever is missing or replaced: no forecast, or one whose every number was reported, for the
-    time that it is shown at."""
+    """With anything missing or replaced: no forecast, or one whose every number was reported, for
+    the time that it is shown at."""
     try:
         forecast = read_township(body, BANQIAO, now=NOW + timedelta(minutes=minutes))
     except WeatherUnavailable:
@@ -425,7 +425,7 @@ def test_a_key_that_cannot_be_one(key: str) -> None:
 
 
 def test_the_key_is_in_no_repr() -> None:
-    """Whoever logs the provider does not log the key."""
+    """Logging the provider does not log the key."""
     assert KEY not in repr(Cwa(KEY))
 
 

@@ -184,7 +184,7 @@ async def test_asked_too_often_with_a_date(make: Make) -> None:
 
 
 async def test_what_is_not_the_expected_json_is_unreadable(make: Make) -> None:
-    """Whatever is not JSON, or not this JSON, is unreadable."""
+    """Anything but the expected JSON is unreadable."""
     async with a_rude_service(make) as says:
         for body in NONSENSE:
             assert (await says(body)).reason is Reason.UNREADABLE, body[:20]

@@ -1,4 +1,4 @@
-"""Forecasts shared by everybody: a real Valkey, and a real service that counts its calls."""
+"""Shared forecasts: a real Valkey, and a real service that counts its calls."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ async def test_also_for_who_never_asked_before(valkey: Server) -> None:
 
 
 async def test_a_failure_is_shared_and_not_repeated_for_a_while(valkey: Server) -> None:
-    """The first to ask is told why; for a while nobody else asks in vain, in no process."""
+    """The first caller is told why; for a while no other call is made, in any process."""
     async with Upstream(saying(b"oops", 500)) as upstream:
         async with bot(valkey.url, upstream) as one, bot(valkey.url, upstream) as other:
             first = await failure(one.get)
@@ -254,7 +254,7 @@ async def test_asked_too_often_by_another_process(valkey: Server) -> None:
 
 
 async def test_asked_too_often_without_a_store(valkey: Server, proxy: FaultProxy) -> None:
-    """Then each process knows of its own pause."""
+    """Then each process has its own pause."""
     async with Upstream(saying(b"", 429, retry_after="300")) as upstream:
         async with bot(proxy.url, upstream) as one:
             proxy.refuse()
@@ -316,7 +316,7 @@ async def test_without_a_store_or_a_service(valkey: Server) -> None:
 
 
 async def test_made_up_weather_is_not_kept(valkey: Server) -> None:
-    """It is made anew for everybody, so that its slowness can be seen as often as one likes."""
+    """It is made for each caller, so that its slowness can be seen again and again."""
     async with AsyncDibs(valkey.url) as dibs:
         forecasts = Forecasts(dibs, Sample())
         assert (await forecasts.get(XINYI)).sample

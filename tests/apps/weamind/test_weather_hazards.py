@@ -62,7 +62,7 @@ def test_what_is_no_bulletin(body: Any) -> None:
 @settings(max_examples=150)
 @given(body=mutated(BULLETIN))
 def test_a_broken_bulletin_is_no_error(body: Any) -> None:
-    """Warnings with a county and a name that somebody can read, or none."""
+    """Warnings with a county and a readable name, or none."""
     try:
         bulletin = read_bulletin(body)
     except WeatherUnavailable:
@@ -81,7 +81,7 @@ def test_a_time_without_a_zone_is_refused() -> None:
 
 
 async def test_a_forecast_comes_with_the_warnings_of_its_county(valkey: Server) -> None:
-    """One question for everybody, with the key in a header; none for an islet far away."""
+    """One request for all callers, with the key in a header; none for an islet far away."""
     async with Upstream(saying(BULLETIN)) as upstream, AsyncDibs(valkey.url, budget=5) as dibs:
         hazards = Hazards(dibs, KEY, base_url=upstream.url, wait=20, deadline=20)
         forecasts = Forecasts(dibs, Sample(clock=lambda: NOW), hazards=hazards)
@@ -105,7 +105,7 @@ async def test_a_forecast_comes_with_the_warnings_of_its_county(valkey: Server) 
 async def test_without_warnings_the_forecast_goes_out(
     valkey: Server, behaviour: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever is wrong with them; the log says so, unless it only took too long."""
+    """With any error in them; it is logged, unless the answer only took too long."""
     async with Upstream(behaviour) as upstream, AsyncDibs(valkey.url, budget=5) as dibs:
         hazards = Hazards(dibs, KEY, base_url=upstream.url, deadline=0.2, wait=5)
         forecasts = Forecasts(dibs, Sample(clock=lambda: NOW), hazards=hazards)

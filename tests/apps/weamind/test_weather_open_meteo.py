@@ -105,7 +105,7 @@ def test_null_is_not_zero() -> None:
 @pytest.mark.parametrize("name", ["temperature_2m", "precipitation_probability", "weather_code"])
 @pytest.mark.parametrize("broken", ["missing", "null", "empty", "shorter", "longer", "no list"])
 def test_a_list_that_does_not_fit_its_times_says_nothing(name: str, broken: str) -> None:
-    """Nobody can tell which value belongs to which hour: none is shown, the others are."""
+    """It is unclear which value belongs to which hour: none is shown, the other variables are."""
     hourly = answer()["hourly"]
     values = hourly[name]
     changes = {"null": None, "empty": [], "shorter": values[1:], "longer": [*values, 0]}
@@ -143,7 +143,7 @@ def test_fahrenheit_is_not_celsius() -> None:
 
 @pytest.mark.parametrize("offset", [0, 32_400, None, "28800", 28_801])
 def test_another_zone_is_unreadable(offset: Any) -> None:
-    """The times have no zone of their own, so a wrong one would shift every hour."""
+    """The times name no zone, so a wrong one would shift every hour."""
     assert unavailable(answer(utc_offset_seconds=offset)) is Reason.UNREADABLE
 
 
@@ -188,8 +188,8 @@ def test_a_day_without_one_of_its_values(name: str) -> None:
 @settings(max_examples=300)
 @given(body=mutated(ANSWER), minutes=st.integers(0, 3 * 24 * 60))
 def test_a_broken_answer_is_never_a_wrong_number(body: Any, minutes: int) -> None:
-    """Whatever is missing or replaced: no forecast, or one whose every number was reported, for the
-    time that it is shown at."""
+    """With anything missing or replaced: no forecast, or one whose every number was reported, for
+    the time that it is shown at."""
     try:
         forecast = read(body, XINYI, now=NOW + timedelta(minutes=minutes))
     except WeatherUnavailable:
@@ -257,7 +257,7 @@ def as_time(text: Any) -> datetime | None:
 
 
 async def test_what_it_is_asked() -> None:
-    """The coordinates, celsius, Taiwan's time and eight days; no key, and nobody's name."""
+    """The coordinates, celsius, Taiwan's time and eight days; no key, and no person."""
     async with Upstream(saying(ANSWER)) as upstream:
         provider = OpenMeteo(base_url=upstream.url, clock=lambda: NOW)
         forecast = await provider.fetch(XINYI)
@@ -337,7 +337,7 @@ AIR = {"utc_offset_seconds": 28800, "current": {"time": "2026-03-01T17:00", "us_
     ],
 )
 async def test_the_air_comes_from_another_host(behaviour: Any, air: Air | None) -> None:
-    """Asked at the same time; whatever is wrong with it, there is a forecast."""
+    """Asked at the same time; with any error of it, there is still a forecast."""
     async with Upstream(saying(ANSWER)) as weather, Upstream(behaviour) as other:
         provider = OpenMeteo(
             base_url=weather.url, air_url=other.url, deadline=20, clock=lambda: NOW

@@ -54,7 +54,7 @@ def test_a_peak_is_colder_than_its_valley() -> None:
 
 
 def test_it_is_always_the_same() -> None:
-    """Whoever asks, in whatever process; the next hour of a forecast is what it said."""
+    """For every caller and in every process; the next hour of a forecast is what it said."""
     now = datetime(2026, 7, 15, 10, 20, tzinfo=TAIPEI)
     early, late = make_up(XINYI, now=now), make_up(XINYI, now=now + timedelta(hours=6))
     assert early == make_up(XINYI, now=now)
@@ -75,7 +75,7 @@ def test_it_knows_the_seasons_and_the_south() -> None:
 
 
 async def test_it_can_be_slow() -> None:
-    """As slow as it is told to be, for everybody by themselves."""
+    """As slow as it is told to be, for each caller separately."""
     slow = Sample(delay=30)
     fetching = asyncio.create_task(slow.fetch(XINYI))
     await asyncio.sleep(0)

@@ -29,7 +29,7 @@ def is_chinese(text: str) -> bool:
 
 
 def test_every_code_of_open_meteo() -> None:
-    """Has words of its own, and a picture."""
+    """Has its own words, and a picture."""
     skies = [from_wmo(number, night=False) for number in DOCUMENTED]
     for sky in skies:
         assert sky is not None and is_chinese(sky.text) and not is_chinese(sky.emoji)

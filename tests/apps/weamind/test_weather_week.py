@@ -138,7 +138,8 @@ def test_a_landmark_has_the_forecast_of_its_township() -> None:
 
 
 async def test_an_islet_without_a_township_has_no_forecast() -> None:
-    """That of the harbour which administers 東沙島 is not shown for it, and nobody is asked."""
+    """The forecast of the harbour that administers 東沙島 is not shown for it, and no provider is
+    asked."""
     async with Upstream(saying(TOWNSHIP)) as upstream:
         provider = Cwa(KEY, base_url=upstream.url, clock=lambda: NOW)
         with pytest.raises(WeatherUnavailable) as caught:

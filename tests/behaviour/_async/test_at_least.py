@@ -11,7 +11,8 @@ from .._tasks import Background, eventually, sleep
 
 
 async def test_a_key_that_is_released_early_stays_taken(server: Server) -> None:
-    """Released at once: True, and yet nobody gets it, here or elsewhere, until at_least is over."""
+    """release() returns True at once, but the key stays taken, here and elsewhere, until at_least
+    ends."""
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         lease = await one.try_hold("user:1", ttl=60, at_least=2)
         assert lease is not None
@@ -32,7 +33,7 @@ async def test_a_key_that_is_released_early_stays_taken(server: Server) -> None:
 
 
 async def test_a_release_with_at_least_is_one_round_trip(server: Server) -> None:
-    """Shortening the ttl takes the place of the delete; refusals here ask nobody."""
+    """The release shortens the ttl instead of deleting; refusals here need no request."""
     async with AsyncDibs(server.url, budget=5) as dibs:
         async with dibs.hold("warm:up", ttl=5, at_least=0.001):
             pass
@@ -56,7 +57,7 @@ async def test_a_block_that_outlasts_at_least_gives_its_key_back(server: Server)
 
 
 async def test_a_body_that_raises_keeps_its_key_as_long(server: Server) -> None:
-    """Whoever releases it, and why: the key stays taken."""
+    """The key stays taken, also if the body raises."""
     async with AsyncDibs(server.url, budget=5) as dibs:
         with pytest.raises(LookupError):
             async with dibs.hold("user:1", ttl=60, at_least=30):

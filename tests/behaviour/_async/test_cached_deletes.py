@@ -119,7 +119,8 @@ async def test_who_joined_a_load_that_was_deleted_meanwhile_gets_fresh_data(
 async def test_who_joins_an_unguarded_load_after_a_delete_gets_fresh_data(
     server: Server, how: str
 ) -> None:
-    """wait is over, and the process loads for itself: nobody who comes after a delete shares it."""
+    """wait is over, and the process loads for itself: callers after a delete do not share that
+    load."""
     slow, loader = Loader(2), Loader(0.6)
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         there = one.cached("menu:{name}", ttl=60)(slow.load)
@@ -187,7 +188,8 @@ async def test_invalidate_as_the_first_call_in_an_outage_is_delivered(
 async def test_a_store_whose_reply_was_lost_is_not_told_as_rejected(
     proxy: FaultProxy, valkey: Server
 ) -> None:
-    """The request is repeated; the value is there: no `rejected_write`, and the next call hits."""
+    """The request is repeated, and the value is stored: no `rejected_write`, and the next call
+    hits."""
     events: list[Event] = []
     loader = Loader()
     async with AsyncDibs(proxy.url, budget=5, listeners=[events.append]) as dibs:

@@ -17,7 +17,7 @@ StartServer = Callable[..., Server]
 
 
 async def test_the_load_gets_the_missing_items_in_one_call(server: Server) -> None:
-    """What is there is read, in one go; the function is called once, for what is not there."""
+    """Stored values are read in one go; the function is called once, for the missing items."""
     loader = BatchLoader()
     async with AsyncDibs(server.url, budget=5) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
@@ -44,7 +44,7 @@ async def test_values_are_those_of_the_same_key_elsewhere(valkey: Server) -> Non
 
 
 async def test_items_come_back_in_order_and_once(valkey: Server) -> None:
-    """Twice the same is asked for once; nothing at all is asked for by nobody."""
+    """Equal items are requested once; an empty call makes no request."""
     loader = BatchLoader()
     async with AsyncDibs(valkey.url, budget=5) as dibs:
         menus = dibs.cached_many("menu:{name}", ttl=60)(loader.load)
@@ -58,7 +58,7 @@ async def test_items_come_back_in_order_and_once(valkey: Server) -> None:
 
 
 async def test_other_arguments_are_part_of_the_key(valkey: Server) -> None:
-    """One field stands for an item; the others are filled from the call, also in a method."""
+    """One field is the item; the others are filled from the call, also in a method."""
 
     class Shop:
         def __init__(self, city: str) -> None:
@@ -128,7 +128,7 @@ async def test_many_values_that_failed_are_remembered_as_failed(valkey: Server) 
 
 
 async def test_an_error_of_the_loader_is_not_taken_for_a_missing_item(valkey: Server) -> None:
-    """Whatever its class is called: a remembered failure is raised, not left out."""
+    """For any name of its class: a remembered failure is raised, not left out."""
     loader = BatchLoader()
     loader.error = type("Absent", (Exception,), {})("closed")
     async with AsyncDibs(valkey.url, budget=5) as dibs:
@@ -225,7 +225,7 @@ async def test_what_cannot_be_kept_does_not_affect_other_keys(valkey: Server) ->
 
 
 async def test_a_key_that_another_process_loads_is_waited_for(server: Server) -> None:
-    """Each key is loaded once, whoever asks for it, alone or among many."""
+    """Each key is loaded once, for callers of one key and of many."""
     slow, loader = BatchLoader(0.5), BatchLoader()
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         there = one.cached_many("menu:{name}", ttl=60)(slow.load)
@@ -311,7 +311,7 @@ async def test_stale_values_of_many_are_refreshed_by_one_load(valkey: Server) ->
 
 
 async def test_many_values_in_memory_cost_no_command(server: Server) -> None:
-    """local=True: remembered after one read, and forgotten when somebody changes one of them."""
+    """local=True: remembered after one read, and forgotten when one of them changes."""
     events: list[Event] = []
     loader = BatchLoader()
     async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
@@ -495,7 +495,7 @@ async def test_one_of_many_that_cannot_be_invalidated_leaves_the_others_deleted(
 async def test_an_old_value_that_was_deleted_is_not_served_to_those_who_come_later(
     start_server: StartServer, resp: int
 ) -> None:
-    """The load of many fails: who came before the delete gets the old value, nobody else."""
+    """The load of many fails: only callers from before the delete get the old value."""
     config = ("--rename-command", "HELLO", "") if resp == 2 else ()
     url, loader = start_server("valkey", config=config).url, BatchLoader()
     async with AsyncDibs(url, budget=5) as dibs, AsyncDibs(url, budget=5) as other:

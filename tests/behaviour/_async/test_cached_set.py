@@ -11,7 +11,7 @@ from .loaders import Loader
 
 
 async def test_peek_never_loads(valkey: Server) -> None:
-    """Nothing is None; what is there comes with its age and the time that it stays fresh."""
+    """None if there is no value; else the value, its age, and how long it stays fresh."""
     loader = Loader()
     async with AsyncDibs(valkey.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60, stale=60)(loader.load)
@@ -64,7 +64,7 @@ async def test_a_value_that_was_set_is_read_everywhere(server: Server) -> None:
 
 
 async def test_a_load_does_not_replace_what_was_set_meanwhile(server: Server) -> None:
-    """Whoever sets knows better than a load that began before: the later write wins."""
+    """A value that is set is newer than a load that began before: the later write wins."""
     events: list[Event] = []
     loader = Loader(1.5)
     async with (

@@ -127,7 +127,7 @@ async def test_a_tagged_value_in_memory_is_forgotten_with_its_tag(server: Server
 
 
 async def test_many_callers_of_an_outdated_value_share_one_load(valkey: Server) -> None:
-    """Also where they are in several processes; and a failed load leaves nobody waiting."""
+    """Also in several processes; and after a failed load no caller keeps waiting."""
     loader = Loader()
     async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
         here = one.cached("menu:{name}", ttl=60, tags=["menus"])(loader.load)
@@ -141,7 +141,7 @@ async def test_many_callers_of_an_outdated_value_share_one_load(valkey: Server) 
 
 
 async def test_a_tag_invalidated_after_a_failure_is_loaded_at_once(valkey: Server) -> None:
-    """Nobody tries again for a while, but only as long as there is an old value to serve."""
+    """There is no new attempt for a while, but only as long as there is an old value to serve."""
     loader = Loader()
     async with AsyncDibs(valkey.url, budget=5) as dibs:
         how: dict[str, float] = {"ttl": 0.2, "stale": 60, "lock_ttl": 60}
@@ -174,7 +174,7 @@ async def test_tags_with_set_peek_and_remembered_failures(valkey: Server) -> Non
 
 
 async def test_tags_on_a_cluster(start_server: StartServer) -> None:
-    """Tags are in slots of their own, and the promises are the same."""
+    """Tags are in their own slots, and the promises are the same."""
     servers = start_cluster(start_server)
     url = "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in servers)
     loader = Loader()

@@ -260,7 +260,7 @@ async def test_a_service_that_does_not_list_its_commands_is_not_too_old(
 
 
 async def test_a_proxy_that_forgets_scripts_gets_them_whole(filtered: CommandFilter) -> None:
-    """NOSCRIPT for ever: after a few, EVALSHA is not tried any more."""
+    """NOSCRIPT every time: after a few, EVALSHA is no longer tried."""
     filtered.replace("EVALSHA", "EVALSHA", "0" * 40, "0")
     async with AsyncDibs(filtered.url, budget=5) as dibs:
         for _ in range(20):
@@ -479,7 +479,7 @@ async def test_a_url_that_asks_for_a_command_that_is_not_allowed(
 async def test_a_server_that_hangs_up_is_not_taken_for_one_without_scripts(
     line: FaultProxy, times: int
 ) -> None:
-    """It restarts, or somebody ends its connections: now and then one is closed at the script."""
+    """It restarts, or an operator closes connections: now and then one is closed at the script."""
     line.cut_after_request(times, match=b"eval")
     async with (
         AsyncDibs(line.url, budget=5) as dibs,

@@ -60,7 +60,7 @@ async def test_a_missing_ca_file_is_a_mistake(tls: Server) -> None:
 
 
 async def test_a_ca_file_without_a_certificate_is_a_mistake(tls: Server, tmp_path: Path) -> None:
-    """It is there, and cannot be read."""
+    """The file exists, but cannot be read as a certificate."""
     (tmp_path / "ca.pem").write_text("not a certificate")
     url = tls.tls_url.partition("?")[0]
     assert "ssl_ca_certs" in await first_use(f"{url}?ssl_ca_certs={tmp_path / 'ca.pem'}")

@@ -1,4 +1,4 @@
-"""A closed Dibs says so, whatever is asked of it."""
+"""A closed Dibs refuses every call."""
 
 import time
 
@@ -105,7 +105,8 @@ async def test_a_closed_dibs_says_so(server: Server) -> None:
 
 
 async def test_a_closed_dibs_cannot_be_entered_again(valkey: Server) -> None:
-    """At once, not at the first call inside: whoever was left behind must not go on in it."""
+    """It raises on entry, not at the first call inside: a task that was left behind must not
+    continue in it."""
     dibs = AsyncDibs(valkey.url, budget=5)
     async with dibs:
         assert await dibs.try_hold("user:1", ttl=5) is not None

@@ -1,4 +1,4 @@
-"""Keys of held leases that somebody else deletes: the holder finds out, others can take them."""
+"""Keys of held leases that another program deletes: the holder notices, others can take them."""
 
 import time
 
@@ -9,7 +9,7 @@ from .._tasks import sleep
 
 
 async def test_release_of_a_key_deleted_behind_our_back_is_false(server: Server) -> None:
-    """Somebody flushed the server: release() is False."""
+    """The server was flushed: release() is False."""
     async with AsyncDibs(server.url, budget=5) as dibs:
         lease = await dibs.try_hold("user:1", ttl=5)
         server.flush()
@@ -31,7 +31,7 @@ async def test_a_key_that_was_deleted_elsewhere_can_be_taken_again(server: Serve
 
 
 async def test_a_waiter_learns_that_the_key_was_deleted(server: Server) -> None:
-    """It waits for a lease of its own process, whose key an operator deletes."""
+    """It waits for a lease of the same process, whose key an operator deletes."""
     async with AsyncDibs(server.url, budget=5) as dibs:
         assert await dibs.try_hold("user:1", ttl=600) is not None
         server.client().delete("user:1")
@@ -40,7 +40,7 @@ async def test_a_waiter_learns_that_the_key_was_deleted(server: Server) -> None:
 
 
 async def test_peek_tells_the_process_that_its_key_is_gone(server: Server) -> None:
-    """peek() finds nobody, or somebody else: the lease here is lost from then on."""
+    """peek() finds no holder, or another one: the lease here is lost from then on."""
     async with AsyncDibs(server.url, budget=5) as dibs:
         first = await dibs.try_hold("user:1", ttl=600)
         assert await dibs.peek("user:1") is not None

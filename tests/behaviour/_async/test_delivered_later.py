@@ -34,7 +34,7 @@ async def test_a_release_that_could_not_be_delivered_is_delivered_later(
 async def test_a_release_that_a_busy_server_refused_is_delivered_later(
     start_server: Callable[..., Server],
 ) -> None:
-    """It answers BUSY while a script runs: the key is given back when it can serve again."""
+    """It answers BUSY while a script runs: the key is released when it can serve again."""
     server = start_server(config=("--busy-reply-threshold", "50"))
     async with AsyncDibs(server.url, budget=5) as dibs:
         lease = await dibs.try_hold("user:42", ttl=600)
@@ -80,7 +80,8 @@ async def test_a_release_during_the_outage_is_delivered_later(own_server: Server
 
 
 async def test_an_outage_longer_than_the_ttl_leaves_no_key_of_nobody(own_server: Server) -> None:
-    """A stopped server takes the key when it goes on, for nobody: it is given back then."""
+    """A stopped server takes the key when it resumes, after its caller has gone: the key is
+    released."""
     events: list[Event] = []
     async with AsyncDibs(own_server.url, budget=BUDGET, listeners=[events.append]) as dibs:
         await timed(dibs, "warm:up")

@@ -1,4 +1,4 @@
-"""DIBS_DISABLED=1: nothing is guarded in this process, and everybody can see it."""
+"""DIBS_DISABLED=1: nothing is guarded in this process, and it is visible everywhere."""
 
 import logging
 
@@ -62,7 +62,7 @@ async def test_cached_functions_are_called(valkey: Server) -> None:
 
 @pytest.mark.parametrize("target", [NOWHERE, "embedded://", "redis+cluster://127.0.0.1:1"])
 async def test_no_server_is_needed(target: str) -> None:
-    """Whatever the target: nothing is started, nobody is connected to."""
+    """With any target: no server is started, and no connection is opened."""
     async with AsyncDibs(target) as dibs:
         async with dibs.hold("user:1", ttl=5) as lease:
             assert not lease.guarded

@@ -94,7 +94,7 @@ async def test_a_token_is_worth_nothing_after_it_was_used(valkey: Server) -> Non
 
 
 async def test_a_redelivered_job_is_handed_the_result(valkey: Server) -> None:
-    """With `replay`, a second delivery of a job that is done gets what came of it."""
+    """With `replay`, a second delivery of a finished job gets its result."""
     async with AsyncDibs(valkey.url, budget=5) as dibs:
         options: dict[str, Any] = {"window": 600, "after": "replay"}
         options["token"] = await handed_over(dibs, after="replay")
@@ -118,7 +118,7 @@ async def test_a_token_never_claims_a_free_key(valkey: Server) -> None:
 
 
 async def test_a_token_does_not_touch_the_claim_of_another(valkey: Server) -> None:
-    """It ran out, somebody else submitted it: that one goes on undisturbed."""
+    """It expired, and another caller submitted it: that claim is not disturbed."""
     async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
         token = await handed_over(one, ttl=0.05)
         await sleep(0.2)
@@ -129,7 +129,7 @@ async def test_a_token_does_not_touch_the_claim_of_another(valkey: Server) -> No
 
 
 async def test_a_redelivered_job_may_wait_for_the_one_that_runs(valkey: Server) -> None:
-    """With `wait`: its result; and LeaseLost if it fails, for the worker to claim anew."""
+    """With `wait`: its result; and LeaseLost if it fails, so that the worker claims it again."""
     async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
         for outcome in ("done", "failed"):
             key = f"order:{outcome}"
@@ -160,7 +160,7 @@ async def test_a_redelivered_job_may_wait_for_the_one_that_runs(valkey: Server) 
 
 
 async def test_an_exception_after_detaching_frees_the_key(valkey: Server) -> None:
-    """The queue refused the job: nobody would ever continue it, so the block ends it."""
+    """The queue refused the job: no worker would ever continue it, so the block ends the claim."""
     async with AsyncDibs(valkey.url, budget=5) as dibs:
         with pytest.raises(OSError, match="queue"):
             async with dibs.claim("order:1", window=600) as claim:
@@ -250,7 +250,7 @@ async def test_a_lease_is_continued_where_its_token_is(server: Server) -> None:
 
 
 async def test_a_lease_of_try_hold_can_be_detached(valkey: Server) -> None:
-    """It is not released any more by whoever detached it."""
+    """The caller that detached it no longer releases it."""
     async with AsyncDibs(valkey.url, budget=5) as dibs:
         lease = await dibs.try_hold("report:1", ttl=5)
         assert lease is not None
@@ -262,7 +262,7 @@ async def test_a_lease_of_try_hold_can_be_detached(valkey: Server) -> None:
 
 
 async def test_a_continued_lease_has_a_greater_fence(server: Server) -> None:
-    """Whatever the first holder still writes is older."""
+    """Writes of the first holder have a smaller fence."""
     async with AsyncDibs(server.url, budget=5) as dibs:
         async with dibs.hold("report:1", ttl=5, fence=True) as first:
             token = await first.detach(ttl=60)
@@ -449,7 +449,7 @@ async def test_duplicates_are_told_the_note(server: Server) -> None:
 
 
 async def test_a_note_is_told_after_the_end_and_after_a_hand_over(valkey: Server) -> None:
-    """As long as the key is there: queued, running elsewhere, done."""
+    """As long as the key exists: queued, running elsewhere, done."""
     async with AsyncDibs(valkey.url, budget=5) as dibs:
         token = await handed_over(dibs, note="job-17", after="hold", payload={"a": 1})
         assert (await refused(dibs)).note == "job-17"
@@ -521,7 +521,7 @@ async def test_a_claim_ends_as_usual_before_its_note_was_brought(own_server: Ser
 
 
 async def test_a_note_in_an_outage_is_brought_later(own_server: Server) -> None:
-    """False, and an `outage` event; the claim goes on, and the next renewal brings the note."""
+    """False, and an `outage` event; the claim continues, and the next renewal stores the note."""
     events: list[Event] = []
     async with (
         AsyncDibs(own_server.url, budget=0.3, listeners=[events.append]) as one,

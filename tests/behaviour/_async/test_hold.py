@@ -93,7 +93,7 @@ async def test_the_same_process_can_take_a_key_whose_lease_ran_out(server: Serve
 
 
 async def test_release_is_true_once(server: Server) -> None:
-    """release() says True once; later calls say False and ask nobody."""
+    """release() returns True once; later calls return False, without a request."""
     async with AsyncDibs(server.url, budget=5) as dibs:
         lease = await dibs.try_hold("user:1", ttl=5)
         assert lease is not None
@@ -225,7 +225,7 @@ async def test_the_namespace_goes_before_every_key(server: Server) -> None:
 
 
 async def test_scripts_survive_a_script_flush(server: Server) -> None:
-    """The server forgot our scripts: they are sent again, nobody notices."""
+    """The server forgot our scripts: they are sent again, and callers do not notice."""
     async with AsyncDibs(server.url, budget=5) as dibs:
         for _ in range(2):
             async with dibs.hold("user:1", ttl=5, fence=True) as lease:

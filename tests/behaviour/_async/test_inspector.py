@@ -51,7 +51,7 @@ async def test_everything_that_dibs_writes_is_recognised(server: Server) -> None
 
 
 async def test_pages_go_on_where_the_last_one_ended(server: Server) -> None:
-    """Every key comes, whatever the size of a page; a pattern begins behind the namespace."""
+    """Every key is listed, for any page size; a pattern begins after the namespace prefix."""
     for number in range(120):
         server.client().set(f"a[1]:user:{number}", "1")
         server.client().set(f"a1:user:{number}", "1")
@@ -84,7 +84,7 @@ async def test_one_key_says_its_fence_and_who_loads_it(server: Server) -> None:
 
 
 async def test_a_key_is_freed_only_for_the_token_that_holds_it(server: Server) -> None:
-    """A lease, a claim, a permit; somebody else's stays."""
+    """A lease, a claim, a permit; those of other holders stay."""
     async with AsyncDibs(server.url, namespace="shop:", budget=5) as dibs:
         look = inspector(dibs)
         lease = await dibs.try_hold("job:1", ttl=60)
@@ -188,7 +188,7 @@ async def test_a_user_without_the_right_to_scan_is_told_which_command_is_missing
 
 
 async def test_a_server_that_is_out_is_unavailable() -> None:
-    """Whatever the policy of the client: there is nothing to go on with."""
+    """With any outage policy: there is nothing to continue with."""
     async with AsyncDibs("redis://127.0.0.1:1", budget=1) as dibs:
         for work in (inspector(dibs).page, inspector(dibs).server):
             with pytest.raises(Unavailable):

@@ -52,7 +52,7 @@ def arrive(line: FaultProxy, server: Server) -> None:
 async def test_a_late_extension_does_not_shorten(
     server: Server, line: FaultProxy, url: str
 ) -> None:
-    """The lease was extended for longer since: nobody else gets the key."""
+    """The lease has been extended for longer since: no other caller gets the key."""
     async with AsyncDibs(url, budget=BUDGET) as dibs, AsyncDibs(server.url, budget=5) as other:
         lease = await dibs.try_hold("user:1", ttl=60)
         assert lease is not None
@@ -124,7 +124,7 @@ async def test_a_late_refused_claim_takes_nothing(
 async def test_a_late_second_copy_takes_nothing(server: Server, line: FaultProxy, url: str) -> None:
     """The reply on the first connection is delayed, the repeated request on the second one.
 
-    Whichever of them counts, nothing stays taken for a caller who has gone.
+    Whichever of them counts, no key stays taken for a caller that has gone.
     """
 
     async def hold() -> None:
@@ -241,7 +241,8 @@ async def test_connections_by_unix_socket_are_ended(valkey: Server) -> None:
 
 
 async def test_nobody_else_is_ended_after_a_restart(own_server: Server) -> None:
-    """The ids of a server begin anew: other clients have those of our old connections."""
+    """After a restart the server counts ids from 1: other clients have those of our old
+    connections."""
     events: list[Event] = []
     async with AsyncDibs(own_server.url, budget=0.25, listeners=[events.append]) as dibs:
         async with dibs.hold("user:1", ttl=60):

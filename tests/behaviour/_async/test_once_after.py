@@ -99,7 +99,7 @@ async def test_replay_hands_out_the_result(server: Server) -> None:
 
 
 async def test_replay_without_a_result_refuses_as_done(server: Server) -> None:
-    """Nobody called complete(): there is nothing to hand out, and it is not done again."""
+    """complete() was not called: there is no result to return, and the work is not done again."""
     async with AsyncDibs(server.url, budget=5) as dibs:
         await claimed(dibs, after="replay")
         error = await refused(dibs, after="replay")
@@ -107,8 +107,8 @@ async def test_replay_without_a_result_refuses_as_done(server: Server) -> None:
 
 
 async def test_a_block_may_change_its_mind(server: Server) -> None:
-    """release(): nothing stays, whatever was agreed, also where it raises; complete() takes it
-    back."""
+    """release() leaves nothing, with any `after`, also if the block raises; complete() overrides
+    it."""
     async with AsyncDibs(server.url, budget=5) as dibs:
         async with dibs.claim("order:1", window=60, after="replay") as claim:
             claim.complete(17)
@@ -163,7 +163,8 @@ async def test_what_an_exception_leaves_behind(server: Server, kind: type[BaseEx
 
 
 async def test_an_exception_is_not_masked_by_a_claim_that_cannot_end(server: Server) -> None:
-    """Somebody put a list in its place: the body's exception goes first, the other rides along."""
+    """The key was replaced by a list: the body's exception is raised, the other one is attached to
+    it."""
     async with AsyncDibs(server.url, budget=5) as dibs:
         with pytest.raises(KeyError) as caught:
             async with dibs.claim("order:U4711", window=60, on_error="hold"):

@@ -1,4 +1,4 @@
-"""The end of a claim: what was done counts as done, whatever became of its key, or of the store."""
+"""The end of a claim: finished work counts as done, even if the key or the store was lost."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,8 +9,7 @@ import pytest
 
 from dibs import AsyncDibs, Event
 from dibs._core.capabilities import Engine
-from dibs._core.endings import ClaimRecord, RecordWrite, write_request
-from dibs._core.once import running_record
+from dibs._core.once import ClaimRecord, RecordWrite, running_record, write_request
 from dibs._core.options import ClaimOptions
 from dibs._interface import ClaimRequest, claiming
 from dibs.testing import Server
@@ -50,7 +49,8 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_a_claim_whose_key_is_free_counts_as_done(
     server: Server, after: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its lease ran out, nobody took the key: it leaves what it would have left, and it is said."""
+    """Its lease expired and the key is free: the usual record is written, and an event reports
+    it."""
     events: list[Event] = []
     async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
         runs = 0
@@ -289,7 +289,7 @@ async def test_what_is_recorded_after_an_outage_lasts_from_the_end_of_the_work(
 
 
 async def test_an_outage_while_the_note_changes(own_server: Server) -> None:
-    """Whichever value the key has when the server goes on: it is done."""
+    """For either value that the key has when the server resumes: it is done."""
     options: dict[str, Any] = {"window": 600, "lease": 60, "after": "hold"}
     async with AsyncDibs(own_server.url, budget=0.3) as dibs:
         async with dibs.claim("order:1", **options) as claim:

@@ -117,7 +117,7 @@ async def test_a_type_that_is_never_kept_need_not_be_understood(valkey: Server) 
 
     @dataclass
     class Node:
-        children: "list[Leaf]"  # a name that nobody can look up from here
+        children: "list[Leaf]"  # a name that cannot be resolved from here
 
     @dataclass
     class Leaf:

@@ -48,7 +48,7 @@ async def test_a_late_one_never_touches_its_successor(server: Server, how: str) 
 
 
 async def test_one_that_was_lost_knows_it(valkey: Server) -> None:
-    """Its record vanished: `lost` at the next renewal, with an event; the body goes on."""
+    """Its record vanished: `lost` at the next renewal, with an event; the body continues."""
     events: list[Event] = []
     async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
         async with dibs.claim("order:1", window=60, lease=0.6, after="hold") as claim:
@@ -62,7 +62,7 @@ async def test_one_that_was_lost_knows_it(valkey: Server) -> None:
 
 @pytest.mark.parametrize("fault", ["cut", "swallowed"])
 async def test_a_lost_reply_is_recognised_as_ours(valkey: Server, fault: str) -> None:
-    """The server did it, the line broke before it could say so: claimed, and ended, once."""
+    """The server did it, the connection broke before the reply: claimed, and ended, once."""
     events: list[Event] = []
     with FaultProxy(valkey.port) as line:
         lose = line.cut_after_request if fault == "cut" else line.swallow_replies
@@ -80,7 +80,7 @@ async def test_a_lost_reply_is_recognised_as_ours(valkey: Server, fault: str) ->
 
 
 async def test_an_outage_at_the_claim(valkey: Server) -> None:
-    """open: go on, unguarded, and say so; closed: Unavailable, and nothing is done."""
+    """open: continue unguarded, and report it; closed: Unavailable, and nothing is done."""
     events: list[Event] = []
     async with AsyncDibs(NOWHERE, budget=0.5, listeners=[events.append]) as dibs:
         async with dibs.claim("order:U4711", window=60, after="replay") as claim:
@@ -131,7 +131,8 @@ async def test_an_outage_at_the_end(own_server: Server) -> None:
 
 
 async def test_closing_with_open_claims(valkey: Server) -> None:
-    """Nobody hangs and nobody fails: it runs out with its lease, and a `leaked` event says so."""
+    """No caller hangs or fails: the claim expires with its lease, and a `leaked` event reports
+    it."""
     events: list[Event] = []
     dibs = AsyncDibs(valkey.url, budget=5, listeners=[events.append])
     async with dibs.claim("order:1", window=60, lease=5, after="replay") as claim:

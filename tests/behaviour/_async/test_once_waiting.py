@@ -27,7 +27,7 @@ def _waits(dibs: AsyncDibs) -> bool:
 async def test_a_duplicate_waits_for_the_result(
     server: Server, elsewhere: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """replay: it gets what came of the first one, woken by its end and not by a timer."""
+    """replay: it gets the result of the first one, woken by its end and not by a timer."""
     monkeypatch.setattr(waiters, "_LOOK_AGAIN", 3600.0)
     events: list[Event] = []
     async with (
@@ -85,7 +85,7 @@ async def test_a_duplicate_takes_over_if_nothing_was_left(
 
 
 async def test_a_duplicate_takes_over_when_the_first_one_died(server: Server) -> None:
-    """Its lease runs out, which nobody announces: the timer knows."""
+    """Its lease expires without a notification: the timer wakes the waiter."""
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         claim = await one.claim("order:1", window=60, lease=1).__aenter__()
         claim.leak("dropped")

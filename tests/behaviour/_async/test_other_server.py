@@ -26,8 +26,8 @@ def replace(proxy: FaultProxy, source: Server, target: Server) -> None:
 
 
 async def test_a_lease_is_released_on_an_older_server(start_server: StartServer) -> None:
-    """A failover to a replica of an older version, which lacks the commands that were used: what
-    was held there can be given back."""
+    """A failover to a replica of an older version, without the commands that were used: the key can
+    still be released there."""
     new, old = start_server("valkey"), start_server(stand_in("redis7"))
     with FaultProxy(new.port) as proxy:
         async with AsyncDibs(proxy.url, budget=5, on_outage="closed") as dibs:
@@ -39,7 +39,7 @@ async def test_a_lease_is_released_on_an_older_server(start_server: StartServer)
 
 
 async def test_a_claim_is_completed_on_an_older_server(start_server: StartServer) -> None:
-    """Its result is there, for whoever submits the same again."""
+    """Its result is stored, and duplicates get it."""
     new, old = start_server("valkey"), start_server(stand_in("redis7"))
     with FaultProxy(new.port) as proxy:
         async with AsyncDibs(proxy.url, budget=5, on_outage="closed") as dibs:

@@ -25,7 +25,7 @@ def of(events: list[Event], *wanted: str) -> list[Event]:
 
 
 async def test_a_fire_is_run_by_one_of_several_machines(server: Server) -> None:
-    """Three machines, one clock: once for each fire, on whichever is first."""
+    """Three machines, one clock: once for each fire, on the first machine."""
     runs: list[datetime] = []
     clock = Clock()
     async with (
@@ -106,7 +106,7 @@ async def test_a_machine_that_is_ahead_runs_no_fire_before_the_server_s_clock_sh
 async def test_a_machine_whose_clock_is_wrong_stands_aside(
     valkey: Server, caplog: pytest.LogCaptureFixture, wrong: int
 ) -> None:
-    """It runs nothing and records nothing, says so once, and goes on when its clock is right."""
+    """It runs nothing and records nothing, logs it once, and continues when its clock is right."""
     runs: list[str] = []
     events: list[Event] = []
     right, clock = Clock(), Clock(NOON + wrong, ahead=wrong)
@@ -178,7 +178,7 @@ async def test_the_time_of_the_server_is_that_of_the_server(valkey: Server) -> N
 
 
 async def test_a_record_never_moves_back(server: Server) -> None:
-    """Whenever a request arrives, and whatever clock its machine had when it sent it."""
+    """Whenever a request arrives, and with any clock of its machine."""
     now = int(time()) * 1000
     async with AsyncDibs(server.url, budget=5) as dibs:
 
@@ -216,6 +216,28 @@ async def test_a_new_schedule_does_not_begin_with_a_missed_fire(valkey: Server) 
             clock.set(NOON + 7 * 3600)
             await eventually(lambda: len(runs) == 1)
     assert runs[0].isoformat() == "2024-11-13T03:00:00+08:00"
+
+
+async def test_a_clock_that_is_set_back_while_a_new_schedule_begins(
+    valkey: Server, proxy: FaultProxy
+) -> None:
+    """It begins by the server's clock: the fires up to the wrong time are not over."""
+    runs: list[str] = []
+    clock = Clock(NOON + 90, ahead=90)
+    async with AsyncDibs(proxy.url, budget=60) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        async def tick(fire: Any) -> None:
+            runs.append(f"{fire.at:%H:%M}")
+
+        proxy.hold_requests(match=b"scheduled-last")
+        async with clock.scheduler(dibs):
+            await eventually(lambda: proxy.triggered == 1)
+            clock.now, clock.ahead = NOON, 0
+            proxy.deliver()
+            await eventually(has_begun(valkey, "tick"))
+            clock.set(NOON + 60)
+            await eventually(lambda: runs == ["12:01"])
 
 
 async def test_a_new_schedule_is_said_to_be_new_until_a_fire_is_over(
@@ -554,7 +576,7 @@ async def test_a_fire_whose_lease_was_lost_is_not_over(
         async def first(fire: Any) -> None:
             runs.append("one")
             while not fire.lease.lost or (is_late and "two" not in runs):
-                with suppress(Interrupt):  # a task that goes on all the same
+                with suppress(Interrupt):  # a task that continues anyway
                     await sleep(0.01)
             ending.end(fire)
 
@@ -587,7 +609,7 @@ async def test_a_fire_whose_lease_was_lost_is_not_over(
 async def test_nothing_runs_while_redis_is_unavailable(
     own_server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever the policy of the client: five machines would run it five times. Then it is late."""
+    """With any outage policy: five machines would run it five times. Later the run is late."""
     runs: list[datetime] = []
     events: list[Event] = []
     clock = Clock()
@@ -628,7 +650,7 @@ async def test_a_schedule_may_run_unguarded(own_server: Server) -> None:
 
 
 async def test_the_end_of_a_run_is_recorded_when_redis_is_back(own_server: Server) -> None:
-    """It was done: nobody does it again because Redis was unavailable at that moment."""
+    """It was done: no machine runs it again because Redis was unavailable at that moment."""
     runs: list[int] = []
     clock = Clock()
     async with AsyncDibs(own_server.url, budget=0.3) as dibs:
@@ -738,7 +760,7 @@ async def test_ending_a_scheduler_lets_a_run_finish(valkey: Server) -> None:
 
 
 async def test_a_scheduler_that_waits_for_another_machine_ends_at_once(valkey: Server) -> None:
-    """Nobody waits for a run elsewhere to be shut down."""
+    """The shutdown does not wait for a run elsewhere."""
     clock = Clock()
     going: list[bool] = [True]
     begun: list[int] = []

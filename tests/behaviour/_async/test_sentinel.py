@@ -1,4 +1,4 @@
-"""A Sentinel service: everybody is on the same master, whichever server that is."""
+"""A Sentinel service: all clients use the same master, after every failover."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -135,7 +135,7 @@ def unreachable() -> Iterator[int]:
 
 
 async def test_a_service_that_no_sentinel_knows(start_server: StartServer, tmp_path: Path) -> None:
-    """It may appear: an outage with a cause of its own."""
+    """It may appear later: an outage with its own cause."""
     with sentinel_service(start_server, tmp_path, replicas=0, sentinels=1) as service:
         url = service.url.replace("/main/", "/other/")
         async with AsyncDibs(url, on_outage="closed") as dibs:

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Literal
@@ -16,7 +17,7 @@ from .._tasks import Background, eventually, sleep
 
 LARGE, LINE_RATE = 8_000_000, 4_000_000
 BUDGET = 1.0
-"""Less than a large value takes on the line, and more than a busy machine makes anybody wait."""
+"""Less than a large value takes on the line, and more than a busy machine delays a caller."""
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def tls_line(own_server: Server, tmp_path: Path) -> Iterator[FaultProxy]:
 
 
 async def test_a_slow_handshake_is_not_an_outage(line: FaultProxy) -> None:
-    """Opening has a time limit of its own: a cold start in front of a distant server is guarded."""
+    """Opening has its own time limit: a cold start in front of a distant server is guarded."""
     events: list[Event] = []
     line.delay(requests=0.3, replies=0.3)
     began = monotonic()
@@ -54,6 +55,24 @@ async def test_opening_a_connection_takes_nothing_off_the_lease(
         assert "late" not in {event.kind for event in events}
 
 
+@pytest.mark.parametrize("is_taken", [False, True], ids=["free", "taken"])
+async def test_a_reply_that_comes_when_the_lease_is_over_gives_no_lease(
+    own_server: Server, line: FaultProxy, *, is_taken: bool
+) -> None:
+    """The process was stopped, say. The key has expired: it is acquired again, or refused."""
+    async with AsyncDibs(line.url, budget=60) as dibs:
+        await dibs.peek("warm:up")
+        line.hold_replies(match=b"user:1")
+        acquiring = Background(partial(dibs.try_hold, ttl=1), "user:1")
+        await eventually(lambda: line.triggered == 1)
+        await eventually(lambda: own_server.keys() == [])
+        if is_taken:
+            own_server.client().set("user:1", "another's", px=60_000)
+        line.deliver()
+        lease = await acquiring.result()
+        assert lease is None if is_taken else lease is not None and not lease.lost
+
+
 async def test_a_request_that_is_never_answered_is_an_outage_though_connections_open(
     line: FaultProxy,
 ) -> None:
@@ -69,7 +88,7 @@ async def test_a_request_that_is_never_answered_is_an_outage_though_connections_
 async def test_connections_that_were_forgotten_on_the_way_are_not_an_outage(
     line: FaultProxy,
 ) -> None:
-    """A firewall that drops idle connections tells nobody: another connection is opened."""
+    """A firewall drops idle connections without a notice: another connection is opened."""
     events: list[Event] = []
     async with AsyncDibs(line.url, budget=BUDGET, listeners=[events.append]) as dibs:
         for work in [Background(_hold, dibs, f"user:{number}") for number in range(8)]:
@@ -182,7 +201,7 @@ async def test_an_outage_is_logged_once_when_it_begins_and_once_when_it_ends(
 async def test_the_log_says_that_a_call_may_have_a_policy_of_its_own(
     default: Literal["open", "closed"], own: str, result: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What callers get is said of the default; leaders and schedules have a policy of their own."""
+    """The log line tells the default policy; leaders and schedules have their own."""
     async with AsyncDibs("redis://127.0.0.1:1", on_outage=default) as dibs:
         with contextlib.suppress(Unavailable):
             await dibs.try_hold("user:42", ttl=5)

@@ -184,7 +184,7 @@ async def test_a_cluster_url_needs_one_seed(start_server: StartServer) -> None:
 
 
 async def test_a_slot_that_moves_is_followed(start_server: StartServer) -> None:
-    """MOVED: the request is sent to the new owner, nobody notices."""
+    """MOVED: the request is sent to the new owner, and callers do not notice."""
     one, two, three = start_cluster(start_server)
     seeds = ",".join(f"127.0.0.1:{server.port}" for server in (one, two, three))
     async with AsyncDibs(f"redis+cluster://{seeds}", budget=5) as dibs:
@@ -238,7 +238,7 @@ async def test_a_node_of_a_cluster_that_is_out_concerns_its_keys_only(
 async def test_a_node_of_a_cluster_that_is_out_keeps_no_locks_of_loads(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is frozen between the read and the locks, which it takes for nobody when it goes on."""
+    """It is frozen between the read and the locks, which it takes after the callers have gone."""
     claim_all = AsyncLoader.claim_all
 
     async def out(loader: AsyncLoader, asked: list[Any]) -> Any:

@@ -27,7 +27,7 @@ async def passed(dibs: AsyncDibs, number: int, **options: Any) -> int:
 
 
 async def test_a_burst_is_let_through_and_no_more(server: Server) -> None:
-    """Five at once, by whichever process; the sixth is Busy until one is regained."""
+    """Five at once, from any process; the sixth is Busy until one is regained."""
     async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
         assert await passed(one, 3, limit=5, per=3600) == 3
         assert await passed(two, 9, limit=5, per=3600) == 2
@@ -61,7 +61,7 @@ async def test_a_burst_of_its_own(server: Server) -> None:
 
 
 async def test_what_is_used_expires(server: Server) -> None:
-    """The key is kept until the whole burst is there again, and no longer."""
+    """The key is kept until the whole burst is available again, and no longer."""
     async with AsyncDibs(server.url, budget=5) as dibs:
         await dibs.throttle(KEY, limit=5, per=500)
         assert 90_000 < server.client().pttl(KEY) <= 100_000

@@ -132,7 +132,7 @@ async def test_a_lost_lease_and_an_outage_are_outcomes(valkey: Server) -> None:
 
 
 async def test_a_replay_and_a_hand_over_are_outcomes(valkey: Server) -> None:
-    """replayed: nothing was done; detached: another process goes on."""
+    """replayed: nothing was done; detached: another process continues."""
     traces = Traces()
     async with AsyncDibs(valkey.url, budget=5, listeners=[traces.listener]) as dibs:
         for _ in range(2):
@@ -148,7 +148,7 @@ async def test_a_replay_and_a_hand_over_are_outcomes(valkey: Server) -> None:
 
 
 async def test_a_hold_that_is_used_twice_keeps_its_span(valkey: Server) -> None:
-    """The second use is an error with a span of its own."""
+    """The second use is an error with its own span."""
     traces = Traces()
     async with AsyncDibs(valkey.url, budget=5, listeners=[traces.listener]) as dibs:
         hold = dibs.hold("user:1", ttl=5, limit=2)

@@ -37,7 +37,7 @@ async def test_a_bad_key_is_refused(key: Any) -> None:
 
 
 async def test_a_client_is_not_pickled() -> None:
-    """A process that is spawned needs one of its own: the error says so."""
+    """A spawned process needs its own client: the error says so."""
     async with AsyncDibs(NOWHERE) as dibs:
         for copied in (pickle.dumps, copy.copy, copy.deepcopy):
             with pytest.raises(UsageError, match="create one in each process"):
@@ -153,7 +153,7 @@ async def test_keys_and_times_that_python_cannot_digest(valkey: Server) -> None:
 
 
 async def test_a_class_is_no_function(valkey: Server) -> None:
-    """Every decorator says so; a result of one would be an object that nobody expects."""
+    """Every decorator refuses it; its stored result would be an unexpected object."""
 
     class Menu: ...
 

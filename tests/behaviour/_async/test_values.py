@@ -1,4 +1,4 @@
-"""What comes back from the store, and under which key: the same value, and nobody else's."""
+"""What comes back from the store, and under which key: the same value, and never another one."""
 
 import datetime
 from dataclasses import dataclass

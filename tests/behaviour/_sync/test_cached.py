@@ -35,7 +35,7 @@ def test_a_value_is_found_by_other_processes(server: Server) -> None:
 
 
 def test_many_callers_one_load(server: Server) -> None:
-    """Two processes, forty callers, one cold key: one load, and everybody has it."""
+    """Two processes, forty callers, one cold key: one load, and all of them get its value."""
     loader = Loader(0.3)
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         menus = [dibs.cached("menu:{name}", ttl=60)(loader.load) for dibs in (one, two)]

@@ -120,7 +120,8 @@ def test_who_joined_a_load_that_was_deleted_meanwhile_gets_fresh_data(
 def test_who_joins_an_unguarded_load_after_a_delete_gets_fresh_data(
     server: Server, how: str
 ) -> None:
-    """wait is over, and the process loads for itself: nobody who comes after a delete shares it."""
+    """wait is over, and the process loads for itself: callers after a delete do not share that
+    load."""
     slow, loader = Loader(2), Loader(0.6)
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         there = one.cached("menu:{name}", ttl=60)(slow.load)
@@ -188,7 +189,8 @@ def test_invalidate_as_the_first_call_in_an_outage_is_delivered(
 def test_a_store_whose_reply_was_lost_is_not_told_as_rejected(
     proxy: FaultProxy, valkey: Server
 ) -> None:
-    """The request is repeated; the value is there: no `rejected_write`, and the next call hits."""
+    """The request is repeated, and the value is stored: no `rejected_write`, and the next call
+    hits."""
     events: list[Event] = []
     loader = Loader()
     with Dibs(proxy.url, budget=5, listeners=[events.append]) as dibs:

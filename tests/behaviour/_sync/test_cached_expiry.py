@@ -38,7 +38,7 @@ def test_jitter_and_its_floor(server: Server) -> None:
 
 
 def test_refresh_loads_now(server: Server) -> None:
-    """refresh(): a new load, and everybody reads the old value meanwhile."""
+    """refresh(): a new load, and other callers read the old value meanwhile."""
     loader = Loader()
     with Dibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
@@ -75,7 +75,7 @@ def test_stale_is_served_while_one_refreshes(server: Server) -> None:
 
 
 def test_everybody_who_gets_an_old_value_is_counted_as_stale(valkey: Server) -> None:
-    """Also those who joined whoever read it: they waited for no load."""
+    """Also callers that joined the reader: they waited for no load."""
     events: list[Event] = []
     loader = Loader()
     with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
@@ -121,7 +121,7 @@ def test_stale_is_served_while_loads_fail(server: Server) -> None:
 
 
 def test_a_value_is_refreshed_early_in_the_background(server: Server) -> None:
-    """early: refreshed before the end, behind the readers; nobody waits for it."""
+    """early: refreshed before the end, in the background; no reader waits for it."""
     loader = Loader(0.05)
     with Dibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=60, early=2000)(loader.load)
@@ -169,7 +169,7 @@ def test_a_refresh_is_stored_though_the_old_value_ended(server: Server) -> None:
 
 
 def test_an_ending_value_is_put_back_if_its_refresh_fails(server: Server) -> None:
-    """refresh() of a value near its end fails: it is there as before, and ends in time."""
+    """refresh() of a value near its end fails: the value stays as before, and expires in time."""
     loader = Loader()
     with Dibs(server.url, budget=5) as dibs:
         menu = dibs.cached("menu:{name}", ttl=1.5)(loader.load)

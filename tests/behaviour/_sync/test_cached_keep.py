@@ -124,7 +124,7 @@ def test_an_old_value_is_served_only_if_the_load_fails(server: Server) -> None:
 
 
 def test_an_old_value_is_served_if_the_load_takes_too_long(valkey: Server) -> None:
-    """stale_after=0.2: then the old one, and the load goes on behind the caller."""
+    """stale_after=0.2: then the old one is returned, and the load continues in the background."""
     loader = Loader()
     with Dibs(valkey.url, budget=5) as one, Dibs(valkey.url, budget=5) as two:
         how: Any = {"ttl": 0.5, "stale": 60, "stale_after": 0.2, "keep": lambda _: 60}

@@ -128,7 +128,7 @@ def test_a_tagged_value_in_memory_is_forgotten_with_its_tag(server: Server) -> N
 
 
 def test_many_callers_of_an_outdated_value_share_one_load(valkey: Server) -> None:
-    """Also where they are in several processes; and a failed load leaves nobody waiting."""
+    """Also in several processes; and after a failed load no caller keeps waiting."""
     loader = Loader()
     with Dibs(valkey.url, budget=5) as one, Dibs(valkey.url, budget=5) as two:
         here = one.cached("menu:{name}", ttl=60, tags=["menus"])(loader.load)
@@ -142,7 +142,7 @@ def test_many_callers_of_an_outdated_value_share_one_load(valkey: Server) -> Non
 
 
 def test_a_tag_invalidated_after_a_failure_is_loaded_at_once(valkey: Server) -> None:
-    """Nobody tries again for a while, but only as long as there is an old value to serve."""
+    """There is no new attempt for a while, but only as long as there is an old value to serve."""
     loader = Loader()
     with Dibs(valkey.url, budget=5) as dibs:
         how: dict[str, float] = {"ttl": 0.2, "stale": 60, "lock_ttl": 60}
@@ -175,7 +175,7 @@ def test_tags_with_set_peek_and_remembered_failures(valkey: Server) -> None:
 
 
 def test_tags_on_a_cluster(start_server: StartServer) -> None:
-    """Tags are in slots of their own, and the promises are the same."""
+    """Tags are in their own slots, and the promises are the same."""
     servers = start_cluster(start_server)
     url = "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in servers)
     loader = Loader()

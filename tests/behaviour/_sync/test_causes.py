@@ -52,7 +52,7 @@ def test_a_service_whose_quota_is_used_up_is_an_outage(
 def test_a_server_that_loads_its_data_is_an_outage(
     start_server: Callable[..., Server], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """LOADING after a restart; when the data is there, calls are guarded again."""
+    """LOADING after a restart; when the data is loaded, calls are guarded again."""
     caplog.set_level("INFO", "dibs")
     debug = ("--enable-debug-command", "yes")
     server = start_server(

@@ -1,5 +1,5 @@
 # Generated from tests/behaviour/_async/test_closed.py by unasync.py – do not edit.
-"""A closed Dibs says so, whatever is asked of it."""
+"""A closed Dibs refuses every call."""
 
 import time
 
@@ -106,7 +106,8 @@ def test_a_closed_dibs_says_so(server: Server) -> None:
 
 
 def test_a_closed_dibs_cannot_be_entered_again(valkey: Server) -> None:
-    """At once, not at the first call inside: whoever was left behind must not go on in it."""
+    """It raises on entry, not at the first call inside: a task that was left behind must not
+    continue in it."""
     dibs = Dibs(valkey.url, budget=5)
     with dibs:
         assert dibs.try_hold("user:1", ttl=5) is not None

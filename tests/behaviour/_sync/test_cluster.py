@@ -39,7 +39,7 @@ def url_of(servers: list[Server]) -> str:
 
 
 def test_a_slot_that_is_half_moved_is_guarded(start_server: StartServer) -> None:
-    """ASK: old keys are at the source, new ones at the target; nobody gets a key twice."""
+    """ASK: old keys are at the source, new ones at the target; no key is granted twice."""
     servers = start_cluster(start_server)
     slot = slot_of("user:1")
     source, target, third = owner_first(slot, servers)
@@ -70,7 +70,7 @@ def test_a_slot_that_is_half_moved_is_guarded(start_server: StartServer) -> None
 def test_waiting_renewing_and_claims_in_a_slot_that_is_half_moved(
     start_server: StartServer,
 ) -> None:
-    """What needs one key goes on as ever."""
+    """Operations on one key continue to work."""
     servers = start_cluster(start_server)
     source, target, _ = owner_first(slot_of("user:1"), servers)
     open_slot(slot_of("user:1"), source, target)
@@ -107,7 +107,7 @@ def test_keys_on_both_sides_are_an_outage(start_server: StartServer) -> None:
 
 
 def test_a_node_that_was_replaced_is_not_called_any_more(start_server: StartServer) -> None:
-    """Its replica has its slots: nobody dials the dead one, also if nobody asks for anything."""
+    """Its replica has its slots: the dead node is not dialled, even without any request."""
     masters, replicas = start_replicated_cluster(start_server)
     keys = [f"user:{number}" for number in range(40)]
     with Dibs(url_of(masters), budget=0.5) as dibs:
@@ -158,7 +158,7 @@ def test_the_outage_of_a_node_that_was_replaced_ends_in_the_log(
 def test_a_release_for_a_node_that_died_goes_to_its_successor(
     start_server: StartServer,
 ) -> None:
-    """The replica has the key: it is given back there, long before its ttl is over."""
+    """The replica has the key: it is released there, long before its ttl is over."""
     masters, replicas = start_replicated_cluster(start_server)
     with Dibs(url_of(masters), budget=0.5) as dibs:
         key = next(f"user:{n}" for n in range(99) if SHARE <= slot_of(f"user:{n}") < 2 * SHARE)
@@ -297,7 +297,7 @@ def test_a_slot_that_is_half_moved_is_logged_once(
 def test_a_node_that_was_reset_is_left_for_those_that_have_its_slots(
     start_server: StartServer,
 ) -> None:
-    """CLUSTER RESET and FORGET: it answers CLUSTERDOWN for what it had, and redirects nobody."""
+    """CLUSTER RESET and FORGET: it answers CLUSTERDOWN for its former slots, without a redirect."""
     servers = start_cluster(start_server)
     gone, taker, third = owner_first(slot_of("user:1"), servers)
     first = servers.index(gone) * SHARE
@@ -377,14 +377,14 @@ def _is_guarded(dibs: Dibs, key: str) -> bool:
 
 @contextmanager
 def hanging() -> Iterator[int]:
-    """The port of somebody who accepts connections and never answers."""
+    """The port of a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         yield silent.getsockname()[1]
 
 
 @contextmanager
 def listening(gone: Server) -> Iterator[socket.socket]:
-    """Somebody else at the address of a server that is gone."""
+    """Another server at the address of one that is gone."""
     gone.release_port()
     with socket.create_server(("127.0.0.1", gone.port)) as calls:
         calls.setblocking(False)
@@ -392,7 +392,7 @@ def listening(gone: Server) -> Iterator[socket.socket]:
 
 
 def _is_silent(calls: socket.socket) -> bool:
-    """True: nobody calls for a while in which a probe would have come several times."""
+    """True: no connection for a while in which several probes would have come."""
     until = time.monotonic() + 0.5
     while time.monotonic() < until:
         try:

@@ -1,5 +1,5 @@
 # Generated from tests/behaviour/_async/test_disabled.py by unasync.py – do not edit.
-"""DIBS_DISABLED=1: nothing is guarded in this process, and everybody can see it."""
+"""DIBS_DISABLED=1: nothing is guarded in this process, and it is visible everywhere."""
 
 import logging
 
@@ -63,7 +63,7 @@ def test_cached_functions_are_called(valkey: Server) -> None:
 
 @pytest.mark.parametrize("target", [NOWHERE, "embedded://", "redis+cluster://127.0.0.1:1"])
 def test_no_server_is_needed(target: str) -> None:
-    """Whatever the target: nothing is started, nobody is connected to."""
+    """With any target: no server is started, and no connection is opened."""
     with Dibs(target) as dibs:
         with dibs.hold("user:1", ttl=5) as lease:
             assert not lease.guarded

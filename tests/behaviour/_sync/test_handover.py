@@ -95,7 +95,7 @@ def test_a_token_is_worth_nothing_after_it_was_used(valkey: Server) -> None:
 
 
 def test_a_redelivered_job_is_handed_the_result(valkey: Server) -> None:
-    """With `replay`, a second delivery of a job that is done gets what came of it."""
+    """With `replay`, a second delivery of a finished job gets its result."""
     with Dibs(valkey.url, budget=5) as dibs:
         options: dict[str, Any] = {"window": 600, "after": "replay"}
         options["token"] = handed_over(dibs, after="replay")
@@ -119,7 +119,7 @@ def test_a_token_never_claims_a_free_key(valkey: Server) -> None:
 
 
 def test_a_token_does_not_touch_the_claim_of_another(valkey: Server) -> None:
-    """It ran out, somebody else submitted it: that one goes on undisturbed."""
+    """It expired, and another caller submitted it: that claim is not disturbed."""
     with Dibs(valkey.url, budget=5) as one, Dibs(valkey.url, budget=5) as two:
         token = handed_over(one, ttl=0.05)
         sleep(0.2)
@@ -130,7 +130,7 @@ def test_a_token_does_not_touch_the_claim_of_another(valkey: Server) -> None:
 
 
 def test_a_redelivered_job_may_wait_for_the_one_that_runs(valkey: Server) -> None:
-    """With `wait`: its result; and LeaseLost if it fails, for the worker to claim anew."""
+    """With `wait`: its result; and LeaseLost if it fails, so that the worker claims it again."""
     with Dibs(valkey.url, budget=5) as one, Dibs(valkey.url, budget=5) as two:
         for outcome in ("done", "failed"):
             key = f"order:{outcome}"
@@ -161,7 +161,7 @@ def test_a_redelivered_job_may_wait_for_the_one_that_runs(valkey: Server) -> Non
 
 
 def test_an_exception_after_detaching_frees_the_key(valkey: Server) -> None:
-    """The queue refused the job: nobody would ever continue it, so the block ends it."""
+    """The queue refused the job: no worker would ever continue it, so the block ends the claim."""
     with Dibs(valkey.url, budget=5) as dibs:
         with pytest.raises(OSError, match="queue"):
             with dibs.claim("order:1", window=600) as claim:
@@ -251,7 +251,7 @@ def test_a_lease_is_continued_where_its_token_is(server: Server) -> None:
 
 
 def test_a_lease_of_try_hold_can_be_detached(valkey: Server) -> None:
-    """It is not released any more by whoever detached it."""
+    """The caller that detached it no longer releases it."""
     with Dibs(valkey.url, budget=5) as dibs:
         lease = dibs.try_hold("report:1", ttl=5)
         assert lease is not None
@@ -263,7 +263,7 @@ def test_a_lease_of_try_hold_can_be_detached(valkey: Server) -> None:
 
 
 def test_a_continued_lease_has_a_greater_fence(server: Server) -> None:
-    """Whatever the first holder still writes is older."""
+    """Writes of the first holder have a smaller fence."""
     with Dibs(server.url, budget=5) as dibs:
         with dibs.hold("report:1", ttl=5, fence=True) as first:
             token = first.detach(ttl=60)
@@ -450,7 +450,7 @@ def test_duplicates_are_told_the_note(server: Server) -> None:
 
 
 def test_a_note_is_told_after_the_end_and_after_a_hand_over(valkey: Server) -> None:
-    """As long as the key is there: queued, running elsewhere, done."""
+    """As long as the key exists: queued, running elsewhere, done."""
     with Dibs(valkey.url, budget=5) as dibs:
         token = handed_over(dibs, note="job-17", after="hold", payload={"a": 1})
         assert (refused(dibs)).note == "job-17"
@@ -522,7 +522,7 @@ def test_a_claim_ends_as_usual_before_its_note_was_brought(own_server: Server) -
 
 
 def test_a_note_in_an_outage_is_brought_later(own_server: Server) -> None:
-    """False, and an `outage` event; the claim goes on, and the next renewal brings the note."""
+    """False, and an `outage` event; the claim continues, and the next renewal stores the note."""
     events: list[Event] = []
     with (
         Dibs(own_server.url, budget=0.3, listeners=[events.append]) as one,

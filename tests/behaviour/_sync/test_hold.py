@@ -94,7 +94,7 @@ def test_the_same_process_can_take_a_key_whose_lease_ran_out(server: Server) -> 
 
 
 def test_release_is_true_once(server: Server) -> None:
-    """release() says True once; later calls say False and ask nobody."""
+    """release() returns True once; later calls return False, without a request."""
     with Dibs(server.url, budget=5) as dibs:
         lease = dibs.try_hold("user:1", ttl=5)
         assert lease is not None
@@ -226,7 +226,7 @@ def test_the_namespace_goes_before_every_key(server: Server) -> None:
 
 
 def test_scripts_survive_a_script_flush(server: Server) -> None:
-    """The server forgot our scripts: they are sent again, nobody notices."""
+    """The server forgot our scripts: they are sent again, and callers do not notice."""
     with Dibs(server.url, budget=5) as dibs:
         for _ in range(2):
             with dibs.hold("user:1", ttl=5, fence=True) as lease:

@@ -52,7 +52,7 @@ def test_everything_that_dibs_writes_is_recognised(server: Server) -> None:
 
 
 def test_pages_go_on_where_the_last_one_ended(server: Server) -> None:
-    """Every key comes, whatever the size of a page; a pattern begins behind the namespace."""
+    """Every key is listed, for any page size; a pattern begins after the namespace prefix."""
     for number in range(120):
         server.client().set(f"a[1]:user:{number}", "1")
         server.client().set(f"a1:user:{number}", "1")
@@ -85,7 +85,7 @@ def test_one_key_says_its_fence_and_who_loads_it(server: Server) -> None:
 
 
 def test_a_key_is_freed_only_for_the_token_that_holds_it(server: Server) -> None:
-    """A lease, a claim, a permit; somebody else's stays."""
+    """A lease, a claim, a permit; those of other holders stay."""
     with Dibs(server.url, namespace="shop:", budget=5) as dibs:
         look = inspector(dibs)
         lease = dibs.try_hold("job:1", ttl=60)
@@ -189,7 +189,7 @@ def test_a_user_without_the_right_to_scan_is_told_which_command_is_missing(
 
 
 def test_a_server_that_is_out_is_unavailable() -> None:
-    """Whatever the policy of the client: there is nothing to go on with."""
+    """With any outage policy: there is nothing to continue with."""
     with Dibs("redis://127.0.0.1:1", budget=1) as dibs:
         for work in (inspector(dibs).page, inspector(dibs).server):
             with pytest.raises(Unavailable):

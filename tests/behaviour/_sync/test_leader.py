@@ -63,7 +63,7 @@ def test_every_change_of_the_leader_is_an_event(
 
 
 def test_an_election_has_the_name_of_its_key(valkey: Server) -> None:
-    """A key without a colon is a name that somebody wrote in the code; `name=` is another."""
+    """A key without a colon is a constant in the code, and so a name; `name=` overrides it."""
     events: list[Event] = []
     with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
         with dibs.leader("indexer"):
@@ -112,7 +112,7 @@ def test_who_leads_no_more_can_stand_again(valkey: Server) -> None:
 
 
 def test_nobody_is_elected_while_redis_is_unavailable(own_server: Server) -> None:
-    """Whatever the policy of the client says; the election is held when Redis is back."""
+    """With any outage policy; the election is held when Redis is back."""
     with Dibs(own_server.url, budget=0.3, on_outage="open") as dibs:
         own_server.freeze()
         with pytest.raises(Unavailable):

@@ -1,5 +1,5 @@
 # Generated from tests/behaviour/_async/test_limit.py by unasync.py – do not edit.
-"""`limit=`: up to so many holders of a key, each with a lease of its own, on every engine."""
+"""`limit=`: up to so many holders of a key, each with its own lease, on every engine."""
 
 from functools import partial
 from typing import Any
@@ -43,7 +43,7 @@ def test_so_many_may_hold_a_key_and_no_more(server: Server) -> None:
 
 
 def test_a_permit_costs_one_round_trip(valkey: Server) -> None:
-    """Taken by one script, given back by one command."""
+    """Acquired by one script, released by one command."""
     with Dibs(valkey.url, budget=5) as dibs:
         with dibs.hold(KEY, ttl=5, limit=3):  # makes the script known
             pass
@@ -115,9 +115,8 @@ def test_waiters_of_one_process_are_served_in_order(valkey: Server) -> None:
 
 
 def test_a_waiter_is_judged_by_its_own_limit(valkey: Server) -> None:
-    """One with a higher limit does not stand behind one with a lower limit, in one process; both
-    are woken by one release.
-    """
+    """One with a higher limit does not queue after one with a lower limit, in one process; both are
+    woken by one release."""
     with Dibs(valkey.url, budget=5) as dibs:
         leases = taken(dibs, 3)
 
@@ -216,7 +215,7 @@ def test_every_permit_has_a_greater_fence(server: Server) -> None:
 
 
 def test_peek_tells_the_permit_that_ends_first(server: Server) -> None:
-    """Nobody: None. A permit that has expired is nobody's."""
+    """No holder: None. An expired permit has no holder."""
     with Dibs(server.url, budget=5) as dibs, Dibs(server.url, budget=5) as other:
         taken(dibs, 2, ttl=60)
         assert other.try_hold(KEY, ttl=5, limit=3)
@@ -243,7 +242,7 @@ def test_each_caller_counts_against_its_own_limit(valkey: Server) -> None:
 
 
 def test_a_key_is_held_with_a_limit_or_without(server: Server) -> None:
-    """UsageError, in the same process as well; nobody's lease is touched."""
+    """UsageError, in the same process as well; no lease is touched."""
     with Dibs(server.url, budget=5) as dibs, Dibs(server.url, budget=5) as other:
         with dibs.hold(KEY, ttl=60) as lease:
             for each in (dibs, other):
@@ -333,7 +332,7 @@ def test_a_lost_reply_costs_no_permit(valkey: Server, fault: str) -> None:
 
 
 def test_an_outage_of_a_limited_hold(valkey: Server) -> None:
-    """open: unguarded; closed: Unavailable. What was taken unheard is given back."""
+    """open: unguarded; closed: Unavailable. A permit whose reply was lost is released."""
     events: list[Event] = []
     with FaultProxy(valkey.port) as line:
         with Dibs(line.url, budget=0.3, listeners=[events.append]) as dibs:

@@ -10,7 +10,7 @@ from .outages import timed
 
 
 def test_a_reply_lost_by_a_reset_leaves_the_lease_ours(line: FaultProxy) -> None:
-    """The server took the key for us, the line broke before it could say so: ours, not Busy."""
+    """The server granted the key, the connection broke before the reply: it is ours, not Busy."""
     with Dibs(line.url, budget=1) as dibs:
         timed(dibs, "warm:up")
         line.cut_after_request(match=b"user:1")
@@ -40,7 +40,8 @@ def test_a_reply_in_pieces_is_put_together(line: FaultProxy) -> None:
 
 
 def test_one_lost_reply_is_not_an_outage(line: FaultProxy) -> None:
-    """The second connection answered: nobody else is disturbed, then or at the budget's end."""
+    """The second connection answered: other callers are not disturbed, then or at the budget's
+    end."""
     events: list[Event] = []
     with Dibs(line.url, budget=2, listeners=[events.append]) as dibs:
         timed(dibs, "warm:up")
@@ -72,7 +73,7 @@ def test_a_late_copy_of_a_repeated_request_takes_no_key(valkey: Server) -> None:
 
 
 def test_a_release_whose_reply_is_lost_is_a_release(valkey: Server) -> None:
-    """The server gave the key back, the line broke before it could say so: True, not `late`."""
+    """The server released the key, the connection broke before the reply: True, not `late`."""
     kinds: list[str] = []
     with FaultProxy(valkey.port) as line:
         listeners = [lambda event: kinds.append(event.kind)]

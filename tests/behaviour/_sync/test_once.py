@@ -76,7 +76,7 @@ def test_the_lease_is_the_window_but_neither_tiny_nor_long(valkey: Server) -> No
 
 
 def test_a_duplicate_in_the_same_process_costs_no_command(server: Server) -> None:
-    """It runs here: refused, or found to be a mismatch, without asking anybody."""
+    """It runs here: refused, or reported as a mismatch, without a request."""
     with Dibs(server.url, budget=5) as dibs:
         with dibs.claim("order:1", window=60, payload={"a": 1}):
             before = server.commands()

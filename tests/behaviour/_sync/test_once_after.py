@@ -100,7 +100,7 @@ def test_replay_hands_out_the_result(server: Server) -> None:
 
 
 def test_replay_without_a_result_refuses_as_done(server: Server) -> None:
-    """Nobody called complete(): there is nothing to hand out, and it is not done again."""
+    """complete() was not called: there is no result to return, and the work is not done again."""
     with Dibs(server.url, budget=5) as dibs:
         claimed(dibs, after="replay")
         error = refused(dibs, after="replay")
@@ -108,8 +108,8 @@ def test_replay_without_a_result_refuses_as_done(server: Server) -> None:
 
 
 def test_a_block_may_change_its_mind(server: Server) -> None:
-    """release(): nothing stays, whatever was agreed, also where it raises; complete() takes it
-    back."""
+    """release() leaves nothing, with any `after`, also if the block raises; complete() overrides
+    it."""
     with Dibs(server.url, budget=5) as dibs:
         with dibs.claim("order:1", window=60, after="replay") as claim:
             claim.complete(17)
@@ -164,7 +164,8 @@ def test_what_an_exception_leaves_behind(server: Server, kind: type[BaseExceptio
 
 
 def test_an_exception_is_not_masked_by_a_claim_that_cannot_end(server: Server) -> None:
-    """Somebody put a list in its place: the body's exception goes first, the other rides along."""
+    """The key was replaced by a list: the body's exception is raised, the other one is attached to
+    it."""
     with Dibs(server.url, budget=5) as dibs:
         with pytest.raises(KeyError) as caught:
             with dibs.claim("order:U4711", window=60, on_error="hold"):

@@ -1,5 +1,5 @@
 # Generated from tests/behaviour/_async/test_once_ends.py by unasync.py – do not edit.
-"""The end of a claim: what was done counts as done, whatever became of its key, or of the store."""
+"""The end of a claim: finished work counts as done, even if the key or the store was lost."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,8 +10,7 @@ import pytest
 
 from dibs import Dibs, Event
 from dibs._core.capabilities import Engine
-from dibs._core.endings import ClaimRecord, RecordWrite, write_request
-from dibs._core.once import running_record
+from dibs._core.once import ClaimRecord, RecordWrite, running_record, write_request
 from dibs._core.options import ClaimOptions
 from dibs._interface import ClaimRequest, claiming
 from dibs.testing import Server
@@ -51,7 +50,8 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_a_claim_whose_key_is_free_counts_as_done(
     server: Server, after: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its lease ran out, nobody took the key: it leaves what it would have left, and it is said."""
+    """Its lease expired and the key is free: the usual record is written, and an event reports
+    it."""
     events: list[Event] = []
     with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
         runs = 0
@@ -290,7 +290,7 @@ def test_what_is_recorded_after_an_outage_lasts_from_the_end_of_the_work(
 
 
 def test_an_outage_while_the_note_changes(own_server: Server) -> None:
-    """Whichever value the key has when the server goes on: it is done."""
+    """For either value that the key has when the server resumes: it is done."""
     options: dict[str, Any] = {"window": 600, "lease": 60, "after": "hold"}
     with Dibs(own_server.url, budget=0.3) as dibs:
         with dibs.claim("order:1", **options) as claim:

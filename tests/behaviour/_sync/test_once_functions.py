@@ -118,7 +118,7 @@ def test_a_type_that_is_never_kept_need_not_be_understood(valkey: Server) -> Non
 
     @dataclass
     class Node:
-        children: "list[Leaf]"  # a name that nobody can look up from here
+        children: "list[Leaf]"  # a name that cannot be resolved from here
 
     @dataclass
     class Leaf:

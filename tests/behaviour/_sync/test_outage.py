@@ -112,7 +112,7 @@ def test_a_black_hole_is_an_outage_within_the_budget(line: FaultProxy) -> None:
 
 
 def test_a_restarted_server_is_not_even_an_outage(own_server: Server) -> None:
-    """The connection broke while idle and the server is back: asked again, nobody notices."""
+    """The connection broke while idle and the server is back: the request is sent again."""
     events: list[Event] = []
     with Dibs(own_server.url, budget=1, listeners=[events.append]) as dibs:
         timed(dibs, "user:1")
@@ -134,7 +134,7 @@ def test_a_slow_server_may_use_its_whole_budget(line: FaultProxy) -> None:
 def test_a_connection_that_breaks_while_it_is_opened_is_not_an_outage(
     line: FaultProxy,
 ) -> None:
-    """A proxy that restarts: the next attempt is made before anybody goes unguarded."""
+    """A proxy that restarts: the next attempt is made before a call goes unguarded."""
     line.cut_after_request(count=4)
     with Dibs(line.url, budget=5) as dibs, dibs.hold("user:42", ttl=5) as lease:
         assert lease.guarded
@@ -202,7 +202,7 @@ def test_a_renewed_lease_survives_an_outage_shorter_than_its_ttl(own_server: Ser
 
 
 def test_waiters_are_let_through_when_the_store_dies(own_server: Server) -> None:
-    """The store goes away while somebody waits: the policy decides, before the wait is over."""
+    """The store goes down during a wait: the policy decides, before the wait is over."""
     with (
         Dibs(own_server.url, budget=BUDGET) as one,
         Dibs(own_server.url, budget=BUDGET) as two,
@@ -215,7 +215,7 @@ def test_waiters_are_let_through_when_the_store_dies(own_server: Server) -> None
 
 
 def test_a_wrong_password_is_told_before_anything_is_written(own_server: Server) -> None:
-    """Wrong or missing credentials: UsageError that names the fix, whatever the policy."""
+    """Wrong or missing credentials: UsageError that names the fix, with any outage policy."""
     own_server.client().config_set("requirepass", "right")
     for credentials in ("", ":wrong@", "nobody:right@"):
         with Dibs(f"redis://{credentials}127.0.0.1:{own_server.port}") as dibs:
@@ -272,7 +272,7 @@ def test_a_database_that_does_not_exist_is_a_mistake(valkey: Server) -> None:
 
 
 def test_a_demotion_strands_nobody(own_server: Server) -> None:
-    """READONLY for one of many who ask at once: everybody is answered."""
+    """READONLY for one of many concurrent callers: all of them are answered."""
     with Dibs(own_server.url, budget=2) as dibs:
 
         def ask(number: int) -> bool:

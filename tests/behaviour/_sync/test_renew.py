@@ -53,7 +53,7 @@ def test_many_renewals_share_one_write(server: Server) -> None:
 
 
 def test_max_hold_ends_the_renewals(server: Server) -> None:
-    """max_hold: the server has let go by then, and the lease knows it is lost."""
+    """max_hold: the server has expired the key by then, and the lease knows that it is lost."""
     with Dibs(server.url, budget=5) as dibs:
         hold = dibs.hold("user:1", ttl=1, renew=True, max_hold=2)
         lease = hold.__enter__()
@@ -119,7 +119,7 @@ def test_an_extended_lease_is_not_cut_short_by_its_renewal(server: Server) -> No
 
 
 def test_what_ran_out_here_was_lost_although_its_key_is_there(server: Server) -> None:
-    """Another program has let the key live on: nobody may rely on that, and it is freed."""
+    """Another program has extended the key: the lease does not rely on that, and frees it."""
     events: list[Event] = []
     with Dibs(server.url, budget=5, listeners=[events.append]) as dibs:
         lease = dibs.try_hold("user:1", ttl=0.3)
@@ -154,7 +154,7 @@ def test_a_hold_that_nobody_has_any_more_is_not_renewed(
 
 @pytest.mark.parametrize("kept", ["the lease", "the hold"])
 def test_a_hold_that_somebody_still_has_is_renewed(server: Server, kept: str) -> None:
-    """The lease or the hold is enough: whoever has it can still release it."""
+    """A reference to the lease or to the hold is enough: its owner can still release it."""
     with Dibs(server.url, budget=5) as dibs:
         hold = dibs.hold("user:1", ttl=1.5, renew=True)
         lease = hold.__enter__()

@@ -185,7 +185,7 @@ def test_a_cluster_url_needs_one_seed(start_server: StartServer) -> None:
 
 
 def test_a_slot_that_moves_is_followed(start_server: StartServer) -> None:
-    """MOVED: the request is sent to the new owner, nobody notices."""
+    """MOVED: the request is sent to the new owner, and callers do not notice."""
     one, two, three = start_cluster(start_server)
     seeds = ",".join(f"127.0.0.1:{server.port}" for server in (one, two, three))
     with Dibs(f"redis+cluster://{seeds}", budget=5) as dibs:
@@ -239,7 +239,7 @@ def test_a_node_of_a_cluster_that_is_out_concerns_its_keys_only(
 def test_a_node_of_a_cluster_that_is_out_keeps_no_locks_of_loads(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is frozen between the read and the locks, which it takes for nobody when it goes on."""
+    """It is frozen between the read and the locks, which it takes after the callers have gone."""
     claim_all = Loader.claim_all
 
     def out(loader: Loader, asked: list[Any]) -> Any:

@@ -28,7 +28,7 @@ def passed(dibs: Dibs, number: int, **options: Any) -> int:
 
 
 def test_a_burst_is_let_through_and_no_more(server: Server) -> None:
-    """Five at once, by whichever process; the sixth is Busy until one is regained."""
+    """Five at once, from any process; the sixth is Busy until one is regained."""
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         assert passed(one, 3, limit=5, per=3600) == 3
         assert passed(two, 9, limit=5, per=3600) == 2
@@ -62,7 +62,7 @@ def test_a_burst_of_its_own(server: Server) -> None:
 
 
 def test_what_is_used_expires(server: Server) -> None:
-    """The key is kept until the whole burst is there again, and no longer."""
+    """The key is kept until the whole burst is available again, and no longer."""
     with Dibs(server.url, budget=5) as dibs:
         dibs.throttle(KEY, limit=5, per=500)
         assert 90_000 < server.client().pttl(KEY) <= 100_000

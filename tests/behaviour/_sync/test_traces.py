@@ -133,7 +133,7 @@ def test_a_lost_lease_and_an_outage_are_outcomes(valkey: Server) -> None:
 
 
 def test_a_replay_and_a_hand_over_are_outcomes(valkey: Server) -> None:
-    """replayed: nothing was done; detached: another process goes on."""
+    """replayed: nothing was done; detached: another process continues."""
     traces = Traces()
     with Dibs(valkey.url, budget=5, listeners=[traces.listener]) as dibs:
         for _ in range(2):
@@ -149,7 +149,7 @@ def test_a_replay_and_a_hand_over_are_outcomes(valkey: Server) -> None:
 
 
 def test_a_hold_that_is_used_twice_keeps_its_span(valkey: Server) -> None:
-    """The second use is an error with a span of its own."""
+    """The second use is an error with its own span."""
     traces = Traces()
     with Dibs(valkey.url, budget=5, listeners=[traces.listener]) as dibs:
         hold = dibs.hold("user:1", ttl=5, limit=2)

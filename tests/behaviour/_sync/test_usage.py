@@ -38,7 +38,7 @@ def test_a_bad_key_is_refused(key: Any) -> None:
 
 
 def test_a_client_is_not_pickled() -> None:
-    """A process that is spawned needs one of its own: the error says so."""
+    """A spawned process needs its own client: the error says so."""
     with Dibs(NOWHERE) as dibs:
         for copied in (pickle.dumps, copy.copy, copy.deepcopy):
             with pytest.raises(UsageError, match="create one in each process"):
@@ -154,7 +154,7 @@ def test_keys_and_times_that_python_cannot_digest(valkey: Server) -> None:
 
 
 def test_a_class_is_no_function(valkey: Server) -> None:
-    """Every decorator says so; a result of one would be an object that nobody expects."""
+    """Every decorator refuses it; its stored result would be an unexpected object."""
 
     class Menu: ...
 

@@ -1,5 +1,5 @@
 # Generated from tests/behaviour/_async/test_values.py by unasync.py – do not edit.
-"""What comes back from the store, and under which key: the same value, and nobody else's."""
+"""What comes back from the store, and under which key: the same value, and never another one."""
 
 import datetime
 from dataclasses import dataclass

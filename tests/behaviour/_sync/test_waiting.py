@@ -36,7 +36,7 @@ def test_a_waiter_elsewhere_is_woken_by_the_release(server: Server) -> None:
 
 
 def test_a_waiter_here_is_woken_without_a_question(server: Server) -> None:
-    """Held by this process: the waiter asks nobody until the release."""
+    """Held by this process: the waiter makes no request until the release."""
     with Dibs(server.url, budget=5) as dibs:
         lease = dibs.try_hold("user:1", ttl=30)
         assert lease is not None
@@ -66,7 +66,7 @@ def test_a_waiter_takes_over_when_the_lease_runs_out(
 
 
 def test_a_waiter_waits_no_longer_than_it_may(server: Server) -> None:
-    """Nobody releases within *wait*: Busy, then and not earlier."""
+    """No release within *wait*: Busy, then and not earlier."""
     with Dibs(server.url, budget=5) as one, Dibs(server.url, budget=5) as two:
         with one.hold("user:1", ttl=60):
             since = time.monotonic()

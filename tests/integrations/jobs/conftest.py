@@ -34,15 +34,18 @@ def control(broker: Server) -> Iterator[JobControl]:
 
 
 def loaded_anew(name: str) -> Any:
-    """A module of this folder, with the broker that job_control.py has now: a process of tests may
-    run some tests of a file, then others, then the rest of it, each time on a broker of its own."""
+    """Reload a module of this folder, with the current broker of job_control.py.
+
+    A process of tests may run some tests of a file, then others, then the rest of it, each time on
+    another broker.
+    """
     sys.modules.pop(f"tests.integrations.jobs.{name}", None)
     return importlib.import_module(f"tests.integrations.jobs.{name}")
 
 
 @contextmanager
 def running(broker: Server, *command: str) -> Iterator[Process]:
-    """A worker in a process of its own, killed at the end."""
+    """A worker in its own process, killed at the end."""
     environment = {
         **os.environ,
         "JOBS_URL": broker.url,

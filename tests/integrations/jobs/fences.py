@@ -40,7 +40,7 @@ def wait_at(client: Any, place: str, key: str) -> int | None:
 
 
 def open_fence(client: Any, place: str, key: str) -> None:
-    """What waits there goes on."""
+    """Let the waiting job continue."""
     client.rpush(f"go:{place}:{key}", 1)
 
 
@@ -70,7 +70,7 @@ async def in_thread(function: Callable[..., Any], *args: Any) -> Any:
 
 
 async def async_reach(place: str, key: str) -> None:
-    """The same as `reach`, while the loop goes on."""
+    """The same as `reach`, while the loop keeps running."""
     await in_thread(reach, place, key)
 
 

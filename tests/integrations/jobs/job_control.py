@@ -1,6 +1,6 @@
 """Jobs that a test controls: each reports that it has started, and runs the command of the test.
 
-Everything goes through lists on the server that is the broker as well, so that nobody sleeps.
+Everything goes through lists on the server that is also the broker, so that no test sleeps.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ PLANS = {
 
 
 class Facts(NamedTuple):
-    """What became of a job."""
+    """The outcome of a job."""
 
     runs: int
     """How often it was started."""
@@ -88,7 +88,10 @@ class Fate(NamedTuple):
 
 
 def next_step(key: str, job_id: object, plan: list[str]) -> str:
-    """A run begins: what it does. Whatever comes after the plan is one run too many."""
+    """Record that a run begins, and return its step.
+
+    A run after the end of the plan is one too many.
+    """
     with client_of(URL) as client:
         runs = client.rpush(f"starts:{key}", str(job_id))
     step = plan[runs - 1] if runs <= len(plan) else "finish"
@@ -101,7 +104,7 @@ def next_step(key: str, job_id: object, plan: list[str]) -> str:
 
 
 def wait_for(name: str) -> None:
-    """Until the test says so."""
+    """Wait until the test continues it."""
     with client_of(URL) as client:
         client.blpop([name], 60)
 
@@ -152,7 +155,7 @@ class Workers:
 
 
 def facts(client: Any, key: str) -> Facts:
-    """What became of the job with *key*."""
+    """The outcome of the job with *key*."""
     return all_facts(client, [key])[0]
 
 
@@ -215,7 +218,7 @@ def rendered(cells: Any, found: Mapping[tuple[str, str], Any], fates: Mapping[st
 
 
 def section(text: str, name: str) -> str:
-    """What stands in docs/internals/job-tables.md between the marks of a framework."""
+    """The part of docs/internals/job-tables.md between the marks of a framework."""
     found = re.search(_MARKED % name, text, re.DOTALL)
     assert found is not None, f"docs/internals/job-tables.md has no table of {name}"
     return found[2]

@@ -35,7 +35,7 @@ def workers(broker: Server) -> Iterator[list[Any]]:
 
 @asynccontextmanager
 async def opened(broker: Server) -> AsyncGenerator[tuple[Any, Any]]:
-    """The module of the jobs, loaded anew for the loop of a test, and a pool."""
+    """The module of the jobs, reloaded for the loop of a test, and a pool."""
     patch = pytest.MonkeyPatch()
     patch.setattr("tests.integrations.jobs.job_control.URL", broker.url)
     from tests.integrations.jobs import arq_app
@@ -101,7 +101,8 @@ async def test_one_job_of_arq_runs_and_one_waits(
 async def test_a_job_of_arq_is_unique_until_it_ends(
     workers: Any, broker: Server, control: JobControl, key: str
 ) -> None:
-    """A second one while it runs is the first; then another one runs, whatever arq keeps."""
+    """A second one while it runs is the first; then another one runs, although arq keeps
+    results."""
     async with opened(broker) as (app, pool):
         first = await enqueue_job(pool, app.work, key)
         assert control.started(key).id == first.job_id
@@ -170,7 +171,7 @@ async def test_an_aborted_job_of_arq_frees_its_key(
         assert isinstance(await ended(second), asyncio.CancelledError)
         await aeventually(lambda: not control.client.exists(f"unique:work:{key}"))
         for _ in runs:
-            control.send(key)  # its thread goes on
+            control.send(key)  # its thread continues
 
 
 async def test_a_job_of_a_killed_arq_worker_runs_in_another(

@@ -321,7 +321,7 @@ def test_arguments_that_the_broker_changes_do_not_change_the_key(
 
 def test_a_revoked_task_gives_its_key_back(jobs: Any, control: JobControl, key: str) -> None:
     """As soon as a worker drops it; so does one that has expired."""
-    assert ended(jobs.plain.delay(key)) == key  # a worker that is not there yet hears no revoke
+    assert ended(jobs.plain.delay(key)) == key  # a worker that has not started yet gets no revoke
     first = jobs.work.apply_async((key,), countdown=1)
     assert jobs.work.delay(key).id == first.id
     first.revoke()
@@ -353,7 +353,7 @@ def test_a_task_that_waits_too_long_does_not_block(
 def test_a_task_that_waited_too_long_runs_if_there_is_no_other(
     jobs: Any, control: JobControl, key: str
 ) -> None:
-    """It takes its key anew."""
+    """It acquires its key again."""
     late = jobs.impatient.apply_async((key,), queue="nobody")
     message = taken_from("nobody", control)
     eventually(lambda: not control.client.exists(f"unique:short:{key}"))
@@ -388,7 +388,7 @@ def test_a_lost_result_blocks_nobody(jobs: Any, control: JobControl, key: str) -
 
 
 def test_a_duplicate_in_a_chain_or_group_is_an_error_for_who_waits(jobs: Any, key: str) -> None:
-    """Nobody waits for ever for an id that was never sent."""
+    """Callers do not wait for ever for an id that was never sent."""
     first = jobs.work.apply_async((key,), queue="nobody")
     with pytest.raises(Duplicate) as caught:
         ended(chain(jobs.plain.s(key), jobs.work.s(), jobs.plain.s()).apply_async())

@@ -24,7 +24,7 @@ def test_the_page_has_the_table_of_kills_in_which_every_key_was_free() -> None:
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_the_page_has_the_tables_of_a_run_in_which_all_was_well(name: str) -> None:
-    """Every cell is there, and none of them failed."""
+    """Every cell is present, and none of them failed."""
     tables = table.section(table.PAGE.read_text("utf-8"), name)
     rows = [line for line in tables.splitlines() if line]
     assert rows[0].startswith("| sent") and len(rows) > 10

@@ -150,8 +150,10 @@ def key() -> str:
 def test_a_job_that_dies_after_its_commit_is_not_done_again(
     payments: Payments, control: JobControl, key: str, framework: str, name: str, moment: str
 ) -> None:
-    """By kill -9 before the framework hears of it. It is delivered again: its function does not
-    run, and its result is the one that was committed."""
+    """By kill -9 before the framework is told.
+
+    It is delivered again: its function does not run, and its result is the one that was committed.
+    """
     control.client.set(moment_of(moment, key), 1)
     result = payments.send(framework, name, key)
     if framework == "dramatiq":  # the whole worker dies: start another one
@@ -265,7 +267,7 @@ def test_without_redis_the_table_answers_every_delivery(opener: Any, until: Any)
 
 
 def test_who_sends_another_job_within_the_window_gets_the_first(dibs: Dibs, opener: Any) -> None:
-    """It is not sent: the job that is there has the result."""
+    """It is not sent: the existing job has the result."""
     worker = Worker(dibs, opener, until=60)
     worker.run("j1")
     with pytest.raises(Duplicate) as refused, worker.jobs.queueing("work:a", "j2"):

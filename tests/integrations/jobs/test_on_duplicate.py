@@ -127,7 +127,7 @@ def id_in(job: Any, name: str) -> Any:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 async def test_a_duplicate_can_be_an_error(broker: Server, framework: str) -> None:
-    """Its note is the id of the job that is there."""
+    """Its note is the id of the existing job."""
     async with enqueueing(framework, broker.url, on_duplicate="raise") as enqueue:
         first = await enqueue("acme")
         with pytest.raises(Duplicate) as caught:
@@ -219,7 +219,7 @@ def test_an_answer_that_nothing_awaits_is_a_mistake() -> None:
 
 
 def test_a_duplicate_in_a_canvas_of_celery_is_a_result(broker: Server) -> None:
-    """Raised in the middle of a group it would leave the rest unsent; in a worker, nobody gets it.
+    """Raised in a group it would leave the rest unsent, and in a worker no caller gets it.
 
     Callers that wait for it get the error there.
     """

@@ -49,7 +49,7 @@ def test_a_retry_in_an_outage_takes_its_claim_along(own_server: Server, until: o
 def test_a_job_that_was_started_in_an_outage_does_not_keep_its_key_for_the_queue(
     own_server: Server, until: object, is_kept: bool, is_back_before_its_end: bool
 ) -> None:
-    """It was claimed where it was enqueued, and nobody could continue that claim."""
+    """It was claimed where it was enqueued, and no worker could continue that claim."""
     with Dibs(own_server.url) as dibs:
         jobs = unique_jobs(dibs, until=until, lease=60, queued=3000)
         with jobs.queueing("report:1", "a") as (token, *_):

@@ -321,7 +321,7 @@ def plain(x: int) -> int:
 def test_jobs_that_are_enqueued_together_are_unique(
     jobs: Any, queue: UniqueQueue, nobody: UniqueQueue, control: JobControl, key: str
 ) -> None:
-    """In place of each duplicate, the job that is there: before, or earlier in the same call."""
+    """In place of each duplicate, the existing job: from before, or earlier in the same call."""
     waiting = nobody.enqueue(jobs.work, key + "a")
     prepared = [
         UniqueQueue.prepare_data(function, (text,), job_id=job_id)

@@ -35,7 +35,7 @@ def workers(broker: Server) -> Iterator[list[Any]]:
 
 @asynccontextmanager
 async def opened(broker: Server) -> AsyncGenerator[Any]:
-    """The module of the tasks, loaded anew: each test has a loop of its own."""
+    """The module of the tasks, reloaded: each test has its own loop."""
     import importlib
 
     patch = pytest.MonkeyPatch()
@@ -257,7 +257,7 @@ async def test_a_task_of_a_shared_broker_frees_its_key(broker: Server) -> None:
 async def test_a_task_that_taskiq_does_not_bring_to_its_end_frees_its_key(
     broker: Server, fault: str
 ) -> None:
-    """Nobody acknowledges it: it is delivered again, and runs again."""
+    """It is not acknowledged: it is delivered again, and runs again."""
     queue, runs, faults = Queue(), list[str](), [OSError("gone")]
     queue.add_middlewares(SimpleRetryMiddleware(default_retry_count=3))
 

@@ -187,7 +187,7 @@ def test_a_message_whose_run_has_ended_elsewhere_gives_its_claim_back(own_server
 
 
 def test_a_retry_that_cannot_be_sent_frees_the_key(own_server: Server) -> None:
-    """Its claim was lent, and nobody got it."""
+    """Its claim was handed on, and no worker got it."""
     with Dibs(own_server.url, budget=5) as dibs:
         jobs = jobs_of(dibs)
         with pytest.raises(ConnectionError), jobs.start(KEY, Job("a", None, 0)) as run:
@@ -259,7 +259,7 @@ def test_a_job_whose_place_was_taken_gets_another_one(own_server: Server) -> Non
 
 
 def test_no_argument_makes_the_key_of_another_job(own_server: Server) -> None:
-    """What is free and what is there is seen for each of them."""
+    """The slots of one key are never those of another."""
     with Dibs(own_server.url, budget=5) as dibs:
         jobs = jobs_of(dibs, limit=2)
         own = {*jobs._key.slots(jobs.key_of(("1",), {}))}
@@ -578,7 +578,7 @@ def test_a_naive_eta_is_read_as_celery_reads_it(
 def test_callbacks_of_a_duplicate_are_a_line_in_the_log(
     broker: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They are not called: the task that is there has its own."""
+    """They are not called: the existing task has its own."""
     from celery import Celery
 
     from dibs.integrations.celery import unique

@@ -40,7 +40,7 @@ SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
 class PromQL:
-    """Just enough of it for our expressions; whatever else is in one is an error."""
+    """Just enough of it for our expressions; anything else in one is an error."""
 
     def __init__(self, text: str, samples: Samples) -> None:
         self._words = self._split(text)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class Counted:
-    """A listener with a registry of its own, and what it shows."""
+    """A listener with its own registry, and what it shows."""
 
     def __init__(self, **options: Any) -> None:
         self.registry = CollectorRegistry()

@@ -23,7 +23,7 @@ LONG |= dict.fromkeys(("fired", "finished", "failed", "missed"), "nightly-report
 
 
 def everything_once(counted: Counted, name: str = "order:{id}") -> None:
-    """Every metric has a series: what an expression asks for is there, or will never be."""
+    """Emit every event once, so that every metric of an expression has a series, or never will."""
     facts = {"guarded": True, "held": 0.1, "waited": 0.1, "took": 0.1, "lasted": 0.1}
     for kind in get_args(Kind):
         counted.emit(kind, LONG.get(kind, name), cause="cleared", **facts)

@@ -33,7 +33,7 @@ def understood(expression: str) -> str:
 
 
 def test_the_dashboard_is_as_the_tool_writes_it() -> None:
-    """Whoever changes a panel runs `make dashboard`."""
+    """`make dashboard` must be run after every change of a panel."""
     assert (ROOT / "deploy/dashboard.json").read_text("utf-8") == write_dashboard.text()
     assert write_dashboard.main(["--check"]) == 0
 
@@ -82,7 +82,7 @@ def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
 
 
 def test_a_panel_has_what_grafana_wants() -> None:
-    """A title, a unit, queries with letters of their own, and the chosen data source."""
+    """A title, a unit, queries with their own letters, and the chosen data source."""
     source = {"type": "prometheus", "uid": "${datasource}"}
     for panel in GRAPHS:
         assert panel["title"] and panel["fieldConfig"]["defaults"]["unit"]

@@ -33,7 +33,7 @@ def ended(counted: Counted, outcome: str, name: str) -> float | None:
 
 
 def test_every_kind_is_counted_by_name(counted: Counted) -> None:
-    """Whatever can happen has a counter, and what is shown can be read by Prometheus."""
+    """Every kind of event has a counter, and Prometheus can read the output."""
     for number, kind in enumerate(get_args(Kind), 1):
         counted.emit(kind, "a:{x}", times=number)
     for number, kind in enumerate(get_args(Kind), 1):
@@ -73,7 +73,7 @@ def test_the_first_hold_of_a_name_is_an_increase(counted: Counted) -> None:
 
 
 async def test_claims_on_a_real_server(valkey: Server, counted: Counted) -> None:
-    """Set: ok, duplicate, replayed, mismatch. Deleted: ok, whatever is left in the key's place."""
+    """Set: ok, duplicate, replayed, mismatch. Deleted: ok, with any `after`."""
     async with AsyncDibs(valkey.url, listeners=[counted.listener]) as ours:
         for after in ("release", "hold", "replay"):
             async with ours.claim(f"{after}:1", window=9, after=after, payload="a") as claim:
@@ -194,7 +194,7 @@ def test_loads_of_a_cache(valkey: Server, counted: Counted) -> None:
 
 
 def test_an_outage_and_its_end(own_server: Server, counted: Counted) -> None:
-    """1 while it lasts, then 0 and its length; what was let through was set by nobody."""
+    """1 while it lasts, then 0 and its length; unguarded claims are not counted as set."""
     with Dibs(own_server.url, listeners=[counted.listener]) as ours:
         with ours.claim("order:1", window=9):
             assert counted.get("dibs_outage") == 0
@@ -220,7 +220,8 @@ def test_an_outage_and_its_end(own_server: Server, counted: Counted) -> None:
 def test_what_is_refused_in_an_outage_is_counted_by_name(
     own_server: Server, counted: Counted
 ) -> None:
-    """As `dibs_refused_total`: whoever got Unavailable, not a claim whose end was not delivered."""
+    """As `dibs_refused_total`: calls that got Unavailable, not a claim whose end was not
+    delivered."""
     with Dibs(own_server.url, listeners=[counted.listener], on_outage="closed") as ours:
         with ours.claim("order:1", window=9):
             assert counted.get("dibs_refused_total", name="order:*") == 0
@@ -240,7 +241,7 @@ def test_what_is_refused_in_an_outage_is_counted_by_name(
 def test_a_server_that_cannot_serve_is_no_outage_for_ever(
     start_server: StartServer, counted: Counted
 ) -> None:
-    """Nobody tells when it is over; the next answer does."""
+    """Its end is not announced; the next answer shows it."""
     full = start_server(config=("--maxmemory", "1", "--maxmemory-policy", "noeviction"))
     with Dibs(full.url, listeners=[counted.listener]) as ours:
         with ours.hold("report:1", ttl=9) as lease:
@@ -293,7 +294,7 @@ def test_any_name_can_be_shown(counted: Counted, name: str) -> None:
 
 
 def test_it_never_raises(counted: Counted, caplog: pytest.LogCaptureFixture) -> None:
-    """What cannot be counted is logged once, and hurts nobody."""
+    """What cannot be counted is logged once, and does no harm."""
     for _ in range(3):
         counted.emit("released", guarded=True, held="long")  # type: ignore[arg-type]
         assert counted.text
@@ -330,7 +331,7 @@ def test_an_outage_that_begins_after_replies_that_were_not_added_yet(counted: Co
 
 
 def test_many_threads_lose_nothing(counted: Counted) -> None:
-    """Eight threads count into one listener, all names at once: every event is there."""
+    """Eight threads count into one listener, all names at once: no event is lost."""
 
     def work() -> None:
         for number in range(500):

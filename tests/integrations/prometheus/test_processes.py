@@ -22,7 +22,7 @@ def _count_in_a_process(folder: str, url: str, order: str, outage: bool) -> None
     with Dibs(url, listeners=[listener]) as dibs:
         with dibs.claim(f"order:{order}", window=9):
             pass
-        # Not renewed while the test looks: whoever is answered has no outage any more.
+        # Not renewed while the test looks: an answer would end the outage.
         with dibs.claim(f"open:{order}", window=600, lease=600):
             if outage:
                 listener(Event(kind="outage", name="order:*", at=0.0, cause="no answer"))

@@ -1,4 +1,4 @@
-"""once and claim: a submission runs once, and what it leaves behind is there for its window."""
+"""once and claim: a submission runs once, and its record stays for its window."""
 
 import asyncio
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class Run:
 
     @property
     def is_sure(self) -> bool:
-        """It runs, and nobody else may."""
+        """It runs, and no other execution may."""
         return self.is_running and not self.process.is_dead and not self.claim.lost
 
 

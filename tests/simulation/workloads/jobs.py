@@ -1,4 +1,4 @@
-"""Jobs' claims: of jobs with the same key one is there, a delivery runs once, and none is lost."""
+"""Jobs' claims: one job for each key is queued, a delivery runs once, and none is lost."""
 
 import asyncio
 from collections.abc import Callable
@@ -88,7 +88,7 @@ class Execution:
 
     @property
     def is_sure(self) -> bool:
-        """It runs, and nobody else may."""
+        """It runs, and no other execution may."""
         return self.is_running and not self.process.is_dead and not self.run.lost
 
 

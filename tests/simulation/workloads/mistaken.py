@@ -10,7 +10,7 @@ from .base import Workload
 
 
 class Mistaken(Workload):
-    """Believes that nobody is ever refused."""
+    """Expects that no caller is ever refused."""
 
     name = "mistaken"
 

@@ -39,7 +39,7 @@ class Run:
 
     @property
     def is_sure(self) -> bool:
-        """It runs, and nobody else may."""
+        """It runs, and no other execution may."""
         return self.is_running and not self.process.is_dead and not self.lease.lost
 
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Schema(NamedTuple):
-    """Which form of the tables is there, which one this bot wants, and which ones it knows."""
+    """The revision of the tables, the one that this bot needs, and those that it knows."""
 
     kind: str
     found: str | None
@@ -79,12 +79,12 @@ def _found(engine: Engine) -> str | None:
 
 
 async def _in_a_thread(call: Callable[[], T]) -> T:
-    """Its result. The thread is nobody's: one that hangs must not keep the process from ending."""
+    """Run *call* in a daemon thread, which does not keep the process alive if it hangs."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
     def settle(result: Any, error: BaseException | None) -> None:
-        if done.done():  # nobody waits any more
+        if done.done():  # no longer awaited
             return
         if error is None:
             done.set_result(result)
@@ -96,7 +96,7 @@ async def _in_a_thread(call: Callable[[], T]) -> T:
             outcome = call(), None
         except BaseException as error:
             outcome = None, error
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: no longer awaited
             loop.call_soon_threadsafe(settle, *outcome)
 
     threading.Thread(target=work, name="doctor", daemon=True).start()

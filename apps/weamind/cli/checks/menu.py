@@ -1,4 +1,4 @@
-"""The rich menu: whether everybody sees it as it is now. The bot works without it."""
+"""The rich menu: whether it is up to date and shown to all users. The bot works without it."""
 
 from ...richmenu.channel import Channel
 from ...richmenu.plan import State
@@ -9,12 +9,12 @@ _APPLY = "python -m apps.weamind richmenu apply"
 
 
 async def check(channel: Channel) -> Finding:
-    """Everybody sees it."""
+    """Check which menu all users see."""
     return judge(await channel.menus())
 
 
 def judge(state: State) -> Finding:
-    """What everybody sees."""
+    """The finding for this state."""
     if state.is_current:
         return ok(MENU, "everybody sees it")
     if state.shown is None:

@@ -97,8 +97,8 @@ async def check_lock(url: str, enabled: bool) -> Finding:  # noqa: FBT001 – a 
 
 async def _works(url: str, key: str) -> bool:
     async with _client(url) as first, _client(url) as other:
-        # Over a connection of its own: the first would answer without asking the server. A private
-        # server, though, is known to the first alone.
+        # Over another connection: the first would answer without asking the server. A private
+        # server, however, is known to the first alone.
         second = first if url == "embedded://" else other
         async with first.hold(key, ttl=10, name=NAME):
             refused = await _is_refused(second, key)

@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Two tables."""
+    """Create two tables."""
     op.create_table(
         "weamind_users",
         sa.Column("id", sa.Integer, primary_key=True),
@@ -35,6 +35,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """None of them."""
+    """Drop them."""
     op.drop_table("weamind_queries")
     op.drop_table("weamind_users")

@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """One table."""
+    """Create one table."""
     op.create_table(
         "weamind_unanswered",
         sa.Column("id", sa.Integer, primary_key=True),
@@ -20,5 +20,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """None."""
+    """Drop it."""
     op.drop_table("weamind_unanswered")

@@ -113,7 +113,7 @@ class Adapter:
     contents: Callable[[], Iterable[Stored]] | None = None
     """All that is in the store, for the cases that look into it."""
     full: Callable[[bool], object] | None = None
-    """True: makes the store refuse whatever needs more memory. False: makes room again."""
+    """True: makes the store refuse every write that needs more memory. False: makes room again."""
     other_service: Wrap | None = None
     """The middleware as another application on the same store has it."""
 

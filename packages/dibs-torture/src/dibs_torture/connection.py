@@ -10,7 +10,7 @@ from .notifier import Notifier
 
 
 class Connection:
-    """One call of an app, in a task of its own. Used as it is for websockets and lifespans."""
+    """One call of an app, in its own task. Used as it is for websockets and lifespans."""
 
     def __init__(self, app: App, scope: Scope, *, notifier: Notifier) -> None:
         self.scope = scope
@@ -72,7 +72,7 @@ class Connection:
         await app(self.scope, self._receive, self._send)
 
     async def _receive(self) -> Message:
-        # No deadline: an app may listen for as long as it likes. Whoever waits for it has one.
+        # No deadline: an app may listen for as long as it likes. Callers that wait for it have one.
         while not self._inbox:
             self._note_waiting()
             await self._notifier.next()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 RETRY_EVERY = 0.02
-SETTLE_TURNS = 50  # of the event loop: enough for whatever needs no input to come out
+SETTLE_TURNS = 50  # of the event loop: enough for everything that needs no input to finish
 
 
 class PromiseBroken(AssertionError):
@@ -20,7 +20,7 @@ def expect(condition: object, seen: str) -> None:
 
 
 class Notifier:
-    """Wakes whoever waits for a condition, each time that something has happened."""
+    """Wakes the tasks that wait for a condition each time something happens."""
 
     def __init__(self, within: float) -> None:
         self._within = within

@@ -1,4 +1,4 @@
-"""The middlewares that the suite knows by name, each with a Valkey server of its own."""
+"""The middlewares that the suite knows by name, each with its own Valkey server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Target:
 
 @contextmanager
 def known_target(name: str) -> Generator[Target]:
-    """Hand out the middleware of this name, with a server of its own behind it.
+    """Provide the middleware of this name, with its own server behind it.
 
     Raises UsageError if its package is not installed or the name is not in KNOWN.
     """

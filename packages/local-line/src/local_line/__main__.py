@@ -152,7 +152,7 @@ def _report(row: Delivery | Call) -> None:
 
 
 def _problem(options: argparse.Namespace) -> str | None:
-    """What is wrong with the options. None: nothing."""
+    """Return what is wrong with the options. None: nothing."""
     if not 0 <= options.port <= 65535:
         return "--port: a number from 0 to 65535"
     if options.webhook and not _is_address(options.webhook):
@@ -184,7 +184,7 @@ def _in_words(error: Exception, options: argparse.Namespace) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code. Wrong options: SystemExit, as argparse does."""
+    """Return the exit code. Wrong options: SystemExit, as from argparse."""
     parser = _parser()
     options = _parse(parser, sys.argv[1:] if arguments is None else arguments)
     if problem := _problem(options):

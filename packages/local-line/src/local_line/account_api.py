@@ -46,7 +46,7 @@ class AccountApi:
         self._platform = platform
 
     async def info(self, asked: Asked) -> Response:
-        """The bot."""
+        """Return the bot's profile."""
         channel = self._platform.channel
         facts = {"userId": channel.bot_id, "basicId": channel.basic_id}
         facts |= {"displayName": channel.name, "chatMode": "bot", "markAsReadMode": "auto"}
@@ -54,20 +54,20 @@ class AccountApi:
         return done(facts | picture)
 
     async def profile(self, asked: Asked) -> Response:
-        """A friend of the bot. Refusal: 404, nobody whom it may know."""
+        """Return the profile of a friend. Refusal: 404, the user is not a friend of the bot."""
         person = self._platform.accounts.find(asked.user())
         if person is None or not person.is_friend:
             raise not_found()
         return done(person.profile() | {"language": person.language})
 
     async def followers(self, asked: Asked) -> Response:
-        """All friends of the bot, 300 at a time unless asked otherwise."""
+        """List the friends of the bot, 300 at a time by default."""
         friends = self._platform.accounts.friends()
         ids, more = page_of(friends, asked, most=_MOST_FOLLOWERS, usual=_USUAL_FOLLOWERS)
         return done({"userIds": ids} | more)
 
     async def link_token(self, asked: Asked) -> Response:
-        """For linking an account of the bot's owner: good for ten minutes, once."""
+        """Issue a token for linking an account of the bot's site: valid once, for ten minutes."""
         user_id = asked.user()
         if self._platform.accounts.find(user_id) is None:
             raise not_found()
@@ -79,7 +79,7 @@ class AccountApi:
         raise not_found()
 
     async def no_subscription(self, asked: Asked) -> Response:
-        """Nobody is a member. Refusal: 404, nobody whom the bot may know."""
+        """Return no subscriptions. Refusal: 404, the user is not a friend of the bot."""
         person = self._platform.accounts.find(asked.user())
         if person is None or not person.is_friend:
             raise not_found()
@@ -88,18 +88,18 @@ class AccountApi:
     # ---- where the bot is
 
     async def get_endpoint(self, asked: Asked) -> Response:
-        """Where webhooks are sent. Refusal: 404, nowhere."""
+        """Return the webhook address. Refusal: 404, none is set."""
         if not self._platform.webhook_url:
             raise not_found()
         return done({"endpoint": self._platform.webhook_url, "active": True})
 
     async def set_endpoint(self, asked: Asked) -> Response:
-        """Webhooks are sent there from now on."""
+        """Set the webhook address."""
         self._platform.webhook_url = _endpoint(await asked.json())
         return done()
 
     async def test_endpoint(self, asked: Asked) -> Response:
-        """What the bot says to a webhook without events, there or where it is."""
+        """Send a webhook without events to the given or current address; return the answer."""
         body = await asked.json() if await asked.request.body() else {}
         url = _endpoint(body) if "endpoint" in body else self._platform.webhook_url
         if not url:
@@ -108,7 +108,7 @@ class AccountApi:
 
 
 def _endpoint(body: dict[str, Any]) -> str:
-    """LINE takes https only; a bot on this machine has no certificate."""
+    """LINE accepts https only; a bot on this machine has no certificate."""
     url = body.get("endpoint")
     if not isinstance(url, str) or len(url) > _LONGEST_URL or not _is_address(url):
         raise wrong_body([Detail("endpoint", "Invalid webhook endpoint URL")])

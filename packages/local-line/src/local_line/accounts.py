@@ -11,14 +11,14 @@ from .sources import Source, new_id
 
 @dataclass(frozen=True)
 class Picture:
-    """What somebody looks like."""
+    """A profile picture."""
 
     data: bytes = field(repr=False)
     media_type: str
 
     @classmethod
     def read(cls, path: str) -> "Picture":
-        """From a file. OSError: it cannot be read. ValueError: it is neither PNG nor JPEG."""
+        """Read a file. OSError: it cannot be read. ValueError: it is neither PNG nor JPEG."""
         data = Path(path).read_bytes()
         for start, media_type in ((b"\x89PNG", "image/png"), (b"\xff\xd8\xff", "image/jpeg")):
             if data.startswith(start):
@@ -28,14 +28,14 @@ class Picture:
 
 @dataclass(frozen=True)
 class Channel:
-    """The bot's account at LINE: what is in its console. Tells its secrets to nobody by `repr`."""
+    """The bot's account at LINE, as its console shows it. `repr` omits the secrets."""
 
     secret: str = field(repr=False)
     access_token: str = field(repr=False)
     name: str = "My bot"
     picture: Picture | None = None
     picture_url: str | None = None
-    """Where LINE says that the picture is; without one, nothing is said."""
+    """The address of the picture in LINE's answers; None: it is omitted."""
     channel_id: str = field(default_factory=lambda: f"16{secrets.randbelow(10**8):08}")
     bot_id: str = field(default_factory=lambda: new_id("user"))
     basic_id: str = field(default_factory=lambda: f"@{secrets.token_hex(4)}")
@@ -47,7 +47,7 @@ class Channel:
 
 @dataclass
 class Person:
-    """Somebody with a phone."""
+    """A LINE user."""
 
     user_id: str
     name: str = "訪客"
@@ -59,7 +59,7 @@ class Person:
     language: str = "zh-TW"
 
     def profile(self) -> dict[str, str]:
-        """As LINE tells it."""
+        """The profile as LINE returns it."""
         facts = {"userId": self.user_id, "displayName": self.name}
         facts |= {"pictureUrl": self.picture_url} if self.picture_url else {}
         return facts | ({"statusMessage": self.status_message} if self.status_message else {})
@@ -80,17 +80,17 @@ class Accounts:
         return {"people": people, "members": members, "names": self._group_names}
 
     def restore(self, facts: dict[str, Any]) -> None:
-        """As they were when `snapshot` was called."""
+        """Restore what `snapshot` has returned."""
         self._people = {each["user_id"]: Person(**each) for each in facts["people"]}
         self._members = {chat_id: set(users) for chat_id, users in facts["members"].items()}
         self._group_names = facts["names"]
 
     def person(self, user_id: str) -> Person:
-        """This person, who is known from now on."""
+        """Return this person, who is created if unknown."""
         return self._people.setdefault(user_id, Person(user_id))
 
     def find(self, user_id: str) -> Person | None:
-        """This person, if known."""
+        """Return this person, if known."""
         return self._people.get(user_id)
 
     def friends(self) -> list[str]:
@@ -98,7 +98,7 @@ class Accounts:
         return [person.user_id for person in self._people.values() if person.is_friend]
 
     def meet(self, source: Source) -> None:
-        """Whoever and whatever is named there is known from now on."""
+        """Register the user, group or room of this source."""
         if source.user_id is not None:
             self.person(source.user_id)
         if source.kind != "user":
@@ -106,37 +106,37 @@ class Accounts:
             members.update([source.user_id] if source.user_id else [])
 
     def name_group(self, chat_id: str, name: str) -> None:
-        """The group is called that from now on."""
+        """Set the name of a group."""
         self._group_names[chat_id] = name
 
     def group_name(self, chat_id: str) -> str:
-        """What the group is called."""
+        """Return the name of a group."""
         return self._group_names.get(chat_id, "群組")
 
     def part(self, chat_id: str, user_id: str) -> None:
-        """This person is not in there any more."""
+        """Remove this person from the chat."""
         self._members.get(chat_id, set()).discard(user_id)
 
     def enter(self, chat_id: str, user_id: str) -> None:
-        """This person is in there, too, if the bot is."""
+        """Add this person to the chat, if the bot is in it."""
         self.person(user_id)
         if chat_id in self._members:
             self._members[chat_id].add(user_id)
 
     def blockers(self) -> int:
-        """How many have blocked the bot."""
+        """How many users have blocked the bot."""
         return sum(person.has_blocked for person in self._people.values())
 
     def people(self) -> list[Person]:
-        """Everybody."""
+        """Return all users."""
         return list(self._people.values())
 
     def members(self, chat_id: str) -> set[str] | None:
-        """Those of a group or room whose ids are known. None: the bot is not in there."""
+        """The known user ids of a group or room. None: the bot is not in it."""
         return self._members.get(chat_id)
 
     def leave(self, chat_id: str) -> None:
-        """The bot is not in there any more."""
+        """Remove the bot from the chat."""
         self._members.pop(chat_id, None)
 
     def knows(self, chat_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""What happens on a tap: LINE's action objects, by the place where they stand."""
+"""What happens on a tap: LINE's action objects, by where they may be used."""
 
 from typing import Any
 
@@ -66,4 +66,4 @@ in_rich_menu = _in_place(*_COMMON, "richmenuswitch", label=20, needs_label=False
 in_flex_button = _in_place(*_COMMON, label=40, needs_label=True)
 in_flex = _in_place(*_COMMON, label=40, needs_label=False)
 on_tap = _in_place(*_COMMON, label=20, needs_label=False)
-"""Behind a picture or a whole card, where nothing is written on it."""
+"""For a picture or a whole card, which has no label."""

@@ -46,7 +46,7 @@ def api_routes(platform: Platform) -> list[ApiRoute]:
 
 
 def create_api(platform: Platform) -> Starlette:
-    """The API of that platform. What it does not know is answered 404, in LINE's words."""
+    """Create the API of that platform. Unknown routes are answered 404, in LINE's words."""
     routes = [_route(platform, each) for each in api_routes(platform)]
 
     async def refuse(request: Request, error: Exception) -> Response:
@@ -61,7 +61,7 @@ def create_api(platform: Platform) -> Starlette:
 
 
 def _route(platform: Platform, route: ApiRoute) -> Route:
-    """What needs no channel access token may also be asked by a page of another origin."""
+    """Routes without a channel access token may also be called by pages of other origins."""
     answer, method = guarded(platform, route), route.method
     if not route.is_open:
         return Route(route.path, answer, methods=[method])
@@ -69,7 +69,7 @@ def _route(platform: Platform, route: ApiRoute) -> Route:
 
 
 async def _in_lines_words(platform: Platform, request: Request, error: HTTPException) -> Response:
-    """What nobody serves is written down, too: a bot's author looks for it."""
+    """Also log requests for unknown routes: a bot's author looks for them."""
     words = _WORDS.get(error.status_code, error.detail)
     response = JSONResponse({"message": words}, error.status_code, dict(error.headers or {}))
     if error.status_code in (404, 405):

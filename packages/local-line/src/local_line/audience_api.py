@@ -49,36 +49,39 @@ class AudienceApi:
     # ---- made
 
     async def create(self, asked: Asked) -> Response:
-        """A new one, of those users."""
+        """Create an audience of these users."""
         body = await asked.json()
         return self._made(_word(body), _uploaded(body), body)
 
     async def add(self, asked: Asked) -> Response:
-        """Those users are in it, too."""
+        """Add these users to an audience."""
         body = await asked.json()
         self._added(body.get("audienceGroupId"), _uploaded(body), body)
         return done(status=202)
 
     async def create_by_file(self, asked: Asked) -> Response:
-        """A new one, of the users in a file, one in each line."""
+        """Create an audience of the users in a file, one in each line."""
         parts = await _parts(asked)
         return self._made(_word(parts), _listed(parts), parts)
 
     async def add_by_file(self, asked: Asked) -> Response:
-        """The users in a file are in it, too."""
+        """Add the users in a file to an audience."""
         parts = await _parts(asked)
         number = parts.get("audienceGroupId", "")
         self._added(int(number) if number.isdigit() else None, _listed(parts), parts)
         return done(status=202)
 
     async def create_by_click(self, asked: Asked) -> Response:
-        """Who has opened a link in a message; nobody tells that here, so nobody is in it."""
+        """Create the audience of users who clicked a link.
+
+        Clicks are not tracked here, so it is empty.
+        """
         body = await asked.json()
         more = {name: body[name] for name in ("requestId", "clickUrl") if name in body}
         return self._from_message("CLICK", body, more, users=())
 
     async def create_by_impression(self, asked: Asked) -> Response:
-        """Who has seen a message: everybody who got it."""
+        """Create the audience of users who have seen a message: all of its recipients."""
         body = await asked.json()
         sending = self._platform.sendings.find(str(body.get("requestId")))
         seen = () if sending is None else sending.recipients
@@ -106,11 +109,11 @@ class AudienceApi:
     # ---- looked at
 
     async def list_all(self, asked: Asked) -> Response:
-        """A page of them."""
+        """List a page of audiences."""
         return done(self._page(asked, self._platform.audiences.all()))
 
     async def list_shared(self, asked: Asked) -> Response:
-        """Nobody shares any here; with `includesOwnedAudienceGroups`, the bot's own."""
+        """List no shared audiences; with `includesOwnedAudienceGroups`, the bot's own."""
         own = asked.query("includesOwnedAudienceGroups") == "true"
         return done(self._page(asked, self._platform.audiences.all() if own else []))
 
@@ -124,23 +127,23 @@ class AudienceApi:
         return facts | {"readWriteAudienceGroupTotalCount": len(found), "page": page, "size": size}
 
     async def get(self, asked: Asked) -> Response:
-        """One of them, and how its users came in."""
+        """Return an audience, and how its users were added."""
         audience = self._asked_for(asked)
         return done({"audienceGroup": audience.facts(), "jobs": audience.jobs})
 
     async def get_shared(self, asked: Asked) -> Response:
-        """The same, and whose it is."""
+        """Return a shared audience, and whose it is."""
         audience, channel = self._asked_for(asked), self._platform.channel
         owner = {"serviceType": "msgapi", "id": channel.basic_id, "name": channel.name}
         return done({"audienceGroup": audience.facts(), "jobs": audience.jobs, "owner": owner})
 
     async def rename(self, asked: Asked) -> Response:
-        """It is called that from now on."""
+        """Rename an audience."""
         self._asked_for(asked).description = _word(await asked.json())
         return done()
 
     async def delete(self, asked: Asked) -> Response:
-        """It is gone."""
+        """Delete an audience."""
         self._platform.audiences.delete(self._asked_for(asked))
         return done()
 
@@ -182,7 +185,7 @@ def _only_users(ids: list[Any]) -> list[str]:
 
 
 async def _parts(asked: Asked) -> dict[str, str]:
-    """The fields of a form with a file. Refusal: 415, it is none."""
+    """The fields of a form with a file. Refusal: 415, the body is not one."""
     if asked.media_type != "multipart/form-data":
         raise Refusal(415, f"The content type, {asked.media_type}, is not supported")
     head = f"Content-Type: {asked.header('content-type')}\r\n\r\n".encode("latin-1")

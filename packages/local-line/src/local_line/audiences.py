@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass
 class Audience:
-    """One of them."""
+    """One audience."""
 
     id: int
     kind: str
@@ -17,22 +17,22 @@ class Audience:
     created: int
     users: set[str] = field(default_factory=set)
     more: dict[str, Any] = field(default_factory=dict)
-    """What only some kinds have."""
+    """The fields that only some kinds have."""
     jobs: list[dict[str, Any]] = field(default_factory=list)
 
     def summary(self) -> dict[str, Any]:
-        """As the answer to its creation shows it."""
+        """The JSON in the answer to its creation."""
         facts = {"audienceGroupId": self.id, "createRoute": "MESSAGING_API", "type": self.kind}
         facts |= {"description": self.description, "created": self.created}
         return facts | {"permission": "READ_WRITE", "isIfaAudience": False} | self.more
 
     def facts(self) -> dict[str, Any]:
-        """As later answers show it."""
+        """The JSON in later answers."""
         return self.summary() | {"status": "READY", "audienceCount": len(self.users)}
 
 
 class Audiences:
-    """All of them, by number."""
+    """All audiences, by number."""
 
     def __init__(self) -> None:
         self._audiences: dict[int, Audience] = {}
@@ -42,13 +42,13 @@ class Audiences:
     def create(
         self, kind: str, description: str, now: float, more: dict[str, Any] | None = None
     ) -> Audience:
-        """A new one, with nobody in it."""
+        """Create an empty audience."""
         audience = Audience(next(self._numbers), kind, description, int(now), more=more or {})
         self._audiences[audience.id] = audience
         return audience
 
     def upload(self, audience: Audience, users: Iterable[str], words: str, now: float) -> None:
-        """These users are in it, too."""
+        """Add these users."""
         added = set(users)
         audience.users |= added
         job = {"audienceGroupJobId": next(self._jobs), "audienceGroupId": audience.id}
@@ -56,24 +56,24 @@ class Audiences:
         audience.jobs.append(job | {"audienceCount": len(added), "created": int(now)})
 
     def find(self, number: int) -> Audience | None:
-        """None: there is none of that number."""
+        """Return an audience. None: the number is unknown."""
         return self._audiences.get(number)
 
     def members(self, number: int) -> set[str] | None:
-        """Who is in it. None: there is none of that number."""
+        """The users of an audience. None: the number is unknown."""
         audience = self._audiences.get(number)
         return None if audience is None else audience.users
 
     def delete(self, audience: Audience) -> None:
-        """It is gone."""
+        """Delete an audience."""
         del self._audiences[audience.id]
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """All of them, as JSON."""
+        """All audiences, as JSON."""
         return [asdict(each) | {"users": sorted(each.users)} for each in self._audiences.values()]
 
     def restore(self, facts: list[dict[str, Any]]) -> None:
-        """As they were when `snapshot` was called; numbers go on after the last one."""
+        """Restore what `snapshot` has returned; new numbers follow the last one."""
         found = [Audience(**each) for each in facts]
         for each in found:
             each.users = set(each.users)  # a list in JSON
@@ -83,5 +83,5 @@ class Audiences:
         self._jobs = count(max([next(self._jobs) - 1, *jobs]) + 1)
 
     def all(self) -> list[Audience]:
-        """The newest first."""
+        """All audiences, the newest first."""
         return list(self._audiences.values())[::-1]

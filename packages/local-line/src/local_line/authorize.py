@@ -29,7 +29,7 @@ _HEADERS = {
 
 
 class LoginPage:
-    """Where a person says that it is them."""
+    """The page on which a visitor chooses who logs in."""
 
     def __init__(self, panel: ChatPanel) -> None:
         self._panel = panel
@@ -45,7 +45,7 @@ class LoginPage:
         ]
 
     async def show(self, request: Request) -> Response:
-        """The page; or, once somebody is chosen, the way back. 400: this cannot be asked."""
+        """Show the page; once a person is chosen, redirect back. 400: invalid parameters."""
         asked = dict(request.query_params)
         self._check(asked)
         if "as" in asked:
@@ -88,7 +88,7 @@ def _choose(asked: dict[str, str], person: str) -> str:
 
 
 def _origin(address: str) -> str:
-    """Empty: a browser cannot be sent there."""
+    """The origin of an address. Empty: a browser cannot be redirected there."""
     try:
         parts = urlsplit(address)
     except ValueError:

@@ -24,7 +24,7 @@ class BlockingLine:
     """
 
     line: LocalLine
-    """The platform itself, for what has no verb here; it belongs to the thread's loop."""
+    """The platform itself, for what has no method here; it belongs to the thread's loop."""
 
     def __init__(self, **options: Any) -> None:
         """TypeError, ValueError: an option that `LocalLine` does not take."""
@@ -99,103 +99,103 @@ class BlockingLine:
         self.line.webhook_url = url
 
     def connect(self, app: Any, path: str = "/callback") -> str:
-        """Serves the bot, an ASGI or WSGI app, until the end; webhooks go to its *path*.
+        """Serve the bot, an ASGI or WSGI app, until the end; webhooks go to its *path*.
 
-        Returns its address. OSError: it does not start. TypeError: it is no app.
+        Returns its address. OSError: it does not start. TypeError: it is not an app.
         """
         return self._run(self.line.connect(app, path))
 
     # ---- what people do
 
     def somebody(self, name: str | None = None) -> Source:
-        """A new person, who is a friend of the bot; no event tells the bot so."""
+        """Create a person who is a friend of the bot, without an event."""
         return self._do(lambda: self.line.somebody(name))
 
     def say(self, words: str, *, source: Source | None = None) -> Delivery:
-        """Somebody writes."""
+        """Send a text message."""
         return self._run(self.line.say(words, source=source))
 
     def tap(self, data: str, *, source: Source | None = None, **rest: Any) -> Delivery:
-        """Somebody taps a button, or an area of the rich menu, that stands for *data*."""
+        """Tap a button, or an area of the rich menu, with this postback *data*."""
         return self._run(self.line.tap(data, source=source, **rest))
 
     def share_location(
         self, latitude: float, longitude: float, *, source: Source | None = None, **rest: Any
     ) -> Delivery:
-        """Somebody shares a place."""
+        """Send a location."""
         return self._run(self.line.share_location(latitude, longitude, source=source, **rest))
 
     def send_picture(
         self, content: Content | None = None, *, source: Source | None = None
     ) -> Delivery:
-        """Somebody sends a picture, which the bot can download."""
+        """Send a picture, which the bot can download."""
         return self._run(self.line.send_picture(content, source=source))
 
     def follow(self, *, source: Source | None = None) -> Delivery:
-        """Somebody adds the bot, or takes back a block."""
+        """Add the bot as a friend, or unblock it."""
         return self._run(self.line.follow(source=source))
 
     def unfollow(self, *, source: Source | None = None) -> Delivery:
-        """Somebody blocks the bot."""
+        """Block the bot."""
         return self._run(self.line.unfollow(source=source))
 
     def join(self, *, source: Source) -> Delivery:
-        """The bot is invited to that group or room."""
+        """Invite the bot to that group or room."""
         return self._run(self.line.join(source=source))
 
     def leave(self, *, source: Source) -> Delivery:
-        """The bot is removed from that group or room."""
+        """Remove the bot from that group or room."""
         return self._run(self.line.leave(source=source))
 
     def unsend(self, message_id: str, *, source: Source | None = None) -> Delivery:
-        """Somebody takes back what they have sent."""
+        """Unsend a message."""
         return self._run(self.line.unsend(message_id, source=source))
 
     def link_account(
         self, link_token: str, nonce: str, *, source: Source | None = None
     ) -> Delivery:
-        """Somebody has logged in at the bot's site and comes back with its *nonce*."""
+        """Link an account after a login at the bot's site, which has given the *nonce*."""
         return self._run(self.line.link_account(link_token, nonce, source=source))
 
     def send(self, draft: Draft, *, source: Source | None = None) -> Delivery:
-        """Anything of `events`, in a webhook of its own."""
+        """Send any event of `events`, in its own webhook."""
         return self._run(self.line.send(draft, source=source))
 
     def batch(self, drafts: Sequence[Draft], *, source: Source | None = None) -> Delivery:
-        """All of it in one webhook."""
+        """Send several events in one webhook."""
         return self._run(self.line.batch(drafts, source=source))
 
     def redeliver(self, event_id: str, *, is_flagged: bool = True) -> Delivery:
-        """The same event again, *is_flagged* as such or not. KeyError: there was none."""
+        """Send the same event again, *is_flagged* as such or not. KeyError: it is unknown."""
         return self._run(self.line.redeliver(event_id, is_flagged=is_flagged))
 
     def verify(self, url: str | None = None) -> Delivery:
-        """The button in LINE's console: a webhook without events. Not in the journal."""
+        """Send a webhook without events, as LINE's console does. Not in the journal."""
         return self._run(self.line.verify(url))
 
     def log_in(self, source: Source | None = None, *, nonce: str | None = None) -> Login:
-        """Somebody opens a LIFF page or logs in with LINE: the tokens that the page gets."""
+        """Log in with LINE or open a LIFF page. Returns the tokens that the page gets."""
         return self._do(lambda: self.line.log_in(source, nonce=nonce))
 
     # ---- what can be seen of it
 
     def chat(self, source: Source | None = None) -> Chat:
-        """The conversation there: `texts`, `sent`, `quick_reply`, `entries`."""
+        """The conversation of that source: `texts`, `sent`, `quick_reply`, `entries`."""
         return self.line.chat(source)
 
     def wait_for_messages(
         self, number: int, *, source: Source | None = None, within: float = 30.0
     ) -> list[Json]:
-        """What the bot has sent there, as soon as there are *number*. TimeoutError: not in time."""
+        """Return the bot's messages, once there are *number*. TimeoutError: too late."""
         return self._run(self.line.wait_for_messages(number, source=source, within=within))
 
     def fail_next(self, route: str, **fault: Any) -> None:
-        """The next calls of *route* are refused with *status*, or answered *delay* s late."""
+        """Refuse the next calls of *route* with *status*, or answer them *delay* s late."""
         self._do(lambda: self.line.fail_next(route, **fault))
 
     @property
     def calls(self) -> list[Call]:
-        """What the bot has asked of the API, the oldest first."""
+        """The bot's calls to the API, the oldest first."""
         return self._do(lambda: self.line.calls)
 
     @property
@@ -205,7 +205,7 @@ class BlockingLine:
 
 
 async def _cancel_others() -> None:
-    """Nobody waits in this loop any more: a thread that does would wait for ever."""
+    """Cancel all other tasks of this loop: a thread that waits for one would wait for ever."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()

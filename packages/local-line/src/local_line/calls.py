@@ -1,4 +1,4 @@
-"""A call to LINE's API: who may make it, how it is read, answered and written down."""
+"""A call to LINE's API: who may make it, how it is read, answered and logged."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -25,7 +25,7 @@ _TOO_OFTEN = "The API rate limit has been exceeded. Try again later."
 _SHOWN_HEADERS = ("content-type", "x-line-retry-key", "x-line-delivery-tag")
 _CHATS = ("userId", "chatId")
 _KEPT_BODY = 128 * 1024
-"""Longer bodies, such as pictures, are not kept in the journal."""
+"""Longer bodies, such as pictures, are not stored in the journal."""
 
 
 class Asked:
@@ -35,26 +35,26 @@ class Asked:
         self.request = request
         self.request_id = str(uuid4())
         self.chat_id: str | None = _chat_in(request)
-        """Whose chat it is about, once that is known."""
+        """The chat that it is about, once known."""
         self.body: Any = None
         self.sent = b""
 
     def part(self, name: str) -> str:
-        """A part of the address."""
+        """A path parameter."""
         return self.request.path_params[name]
 
     def user(self) -> str:
-        """The user whom the address names. Refusal: 400, that is no user id."""
+        """The user in the path. Refusal: 400, it is not a user id."""
         if not is_id(self.part("userId"), "U"):
             raise wrong_parameter("userId")
         return self.part("userId")
 
     def query(self, name: str) -> str | None:
-        """None: it was not asked with."""
+        """A query parameter. None: it is missing."""
         return self.request.query_params.get(name)
 
     def header(self, name: str) -> str | None:
-        """None: it was not sent."""
+        """A header. None: it is missing."""
         return self.request.headers.get(name)
 
     @property
@@ -64,17 +64,17 @@ class Asked:
 
     @property
     def bearer(self) -> str:
-        """The access token that was sent; empty: none."""
+        """The access token of the call; empty: none."""
         scheme, _, token = (self.header("authorization") or "").partition(" ")
         return token.strip() if scheme.lower() == "bearer" else ""
 
     async def data(self) -> bytes:
-        """The body as it came."""
+        """The body as it was received."""
         self.sent = await self.request.body()
         return self.sent
 
     async def json(self) -> dict[str, Any]:
-        """The body. Refusal: 400 or 415, it is not a JSON object."""
+        """The body as JSON. Refusal: 400 or 415, it is not a JSON object."""
         if self.media_type != "application/json":
             raise Refusal(415, f"The content type, {self.media_type}, is not supported")
         self.body = _parsed(await self.data())
@@ -115,16 +115,16 @@ class ApiRoute(NamedTuple):
     path: str
     handler: Handler
     is_open: bool = False
-    """True: no channel access token is asked for; the handler looks for itself."""
+    """True: it needs no channel access token; the handler checks the caller."""
 
 
 def done(body: dict[str, Any] | None = None, status: int = 200) -> Response:
-    """It was done; many calls have nothing to tell."""
+    """The answer to a successful call; many have an empty body."""
     return JSONResponse(body or {}, status)
 
 
 def guarded(platform: Platform, route: ApiRoute) -> Callable[[Request], Awaitable[Response]]:
-    """What the web server calls: every call is answered in LINE's words, and written down."""
+    """The handler for the web server: every call is answered in LINE's words, and logged."""
 
     async def answer(request: Request) -> Response:
         asked, row, note = Asked(request), Row(platform, route.path), ""
@@ -150,7 +150,7 @@ def guarded(platform: Platform, route: ApiRoute) -> Callable[[Request], Awaitabl
 
 
 class Row:
-    """A call in the journal: it begins with the call, and is written when that is answered."""
+    """A row of the journal: numbered when the call begins, written when it is answered."""
 
     def __init__(self, platform: Platform, route: str) -> None:
         self._platform = platform
@@ -161,7 +161,7 @@ class Row:
     def write(
         self, asked: Asked, response: Response, note: str = "", *, is_known: bool = True
     ) -> None:
-        """It was answered like this."""
+        """Write the row with this answer."""
         response.headers["x-line-request-id"] = asked.request_id
         is_cut = len(asked.sent) > _KEPT_BODY
         shown = {name: value for name in _SHOWN_HEADERS if (value := asked.header(name))}

@@ -18,7 +18,7 @@ _OF_NODE = "NODE_EXTRA_CA_CERTS"
 _OF_CLIENTS = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _BLOCK = re.compile(f"{ssl.PEM_HEADER}.*?{ssl.PEM_FOOTER}", re.DOTALL)
 _DAYS = 30
-"""How long a run may last."""
+"""How long a run may last, in days."""
 _SIGNS_CERTIFICATES = x509.KeyUsage(
     digital_signature=False,
     content_commitment=False,

@@ -1,4 +1,4 @@
-"""The conversations: what was said in them, and whether the bot is just thinking."""
+"""The conversations: their messages, and whether the loading animation is shown."""
 
 from collections import deque
 from dataclasses import dataclass, replace
@@ -19,17 +19,17 @@ class Entry:
     message: Json
     at: float
     event_id: str | None = None
-    """The event with which it was sent to the bot."""
+    """The event that carried it to the bot."""
     via: str | None = None
-    """`reply`, `push`, `multicast` …, for what the bot said."""
+    """For messages of the bot: `reply`, `push`, `multicast` …"""
     user_id: str | None = None
-    """Who said it, if LINE tells."""
+    """The sender, if LINE tells."""
     name: str | None = None
     is_unsent: bool = False
-    """True: it was taken back; nobody sees what it was."""
+    """True: it was unsent, and its content is no longer shown."""
 
     def json(self) -> Json:
-        """For the page."""
+        """The JSON for the page."""
         return dict(vars(self))
 
 
@@ -45,39 +45,39 @@ class Chat:
         return f"<Chat: {len(self.entries)} messages>"
 
     def add(self, entry: Entry) -> None:
-        """It was said. The loading dots end with what the bot says next."""
+        """Add a message. A message of the bot ends the loading animation."""
         self.entries.append(entry)
         if entry.author == "bot":
             self._loading_until = 0.0
 
     def take_back(self, message_id: str) -> None:
-        """What it said is not shown any more."""
+        """Hide the content of an unsent message."""
         for index, entry in enumerate(self.entries):
             if entry.id == message_id:
                 self.entries[index] = replace(entry, message={"type": "unsent"}, is_unsent=True)
 
     def load(self, until: float) -> None:
-        """The bot is thinking, until then at the most."""
+        """Show the loading animation, until then at most."""
         self._loading_until = until
 
     def loading(self, now: float) -> float:
-        """For how many seconds the dots are shown from now on; 0.0: they are not."""
+        """For how many more seconds the loading animation is shown; 0.0: it is not."""
         return max(self._loading_until - now, 0.0)
 
     @property
     def sent(self) -> list[Json]:
-        """What the bot said, as it sent it, the oldest first."""
+        """The bot's messages as it sent them, the oldest first."""
         # A copy: the bot may say more while a test looks, in another thread.
         return [entry.message for entry in self.entries.copy() if entry.author == "bot"]
 
     @property
     def texts(self) -> list[str]:
-        """What the bot said, as somebody reads it: texts, and what cards and pictures stand for."""
+        """The bot's messages as text: texts, and the alternative texts of cards and pictures."""
         return [words_of(message) for message in self.sent]
 
     @property
     def quick_reply(self) -> list[Json]:
-        """The buttons below the last message. None any more once anything else was said."""
+        """The buttons below the last message. Any later message removes them."""
         last = self.entries[-1] if self.entries else None
         if last is None or last.author != "bot":
             return []
@@ -91,19 +91,19 @@ class Chats:
         self._chats: dict[str, Chat] = {}
 
     def open(self, chat_id: str) -> Chat:
-        """That conversation, empty at first."""
+        """Return that conversation, which is empty at first."""
         return self._chats.setdefault(chat_id, Chat(chat_id))
 
     def snapshot(self) -> Json:
-        """What was said in each of them, as JSON."""
+        """The messages of all conversations, as JSON."""
         return {id: [entry.json() for entry in chat.entries] for id, chat in self._chats.items()}
 
     def restore(self, facts: Json) -> None:
-        """As they were when `snapshot` was called."""
+        """Restore what `snapshot` has returned."""
         for chat_id, entries in facts.items():
             self.open(chat_id).entries.extend(Entry(**each) for each in entries)
 
 
 def words_of(message: Json) -> str:
-    """The text of a message; of what is drawn, the text that stands for it, or its kind."""
+    """The text of a message; for other kinds, its alternative text or its type."""
     return message.get("text") or message.get("altText") or f"({message['type']})"

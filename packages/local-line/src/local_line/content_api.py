@@ -54,7 +54,7 @@ def api_routes(platform: Platform) -> list[ApiRoute]:
 
 
 class ContentApi:
-    """What was sent, and how it is counted."""
+    """Contents of messages, read marks, and counts."""
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
@@ -62,24 +62,24 @@ class ContentApi:
     # ---- what people have sent
 
     async def download(self, asked: Asked) -> Response:
-        """The picture, video, sound or file."""
+        """Return the picture, video, sound or file."""
         content = self._content(asked)
         return Response(content.data, media_type=content.media_type)
 
     async def preview(self, asked: Asked) -> Response:
-        """A smaller picture of a picture or video."""
+        """Return a smaller version of a picture or video."""
         small = preview(self._content(asked))
         if small is None:
             raise not_found()
         return Response(small.data, media_type=small.media_type)
 
     async def transcoding(self, asked: Asked) -> Response:
-        """Whether a video or sound can be downloaded: it always can."""
+        """Tell whether a video or sound can be downloaded: it always can."""
         self._content(asked)
         return done({"status": "succeeded"})
 
     def _content(self, asked: Asked) -> Content:
-        """Refusal: 404, it has none; 410, it was taken back."""
+        """The content of a message. Refusal: 404, it has none; 410, it was unsent."""
         message_id = asked.part("messageId")
         if self._platform.contents.is_gone(message_id):
             raise Refusal(410, "The message was deleted")
@@ -91,7 +91,7 @@ class ContentApi:
     # ---- read, and the dots
 
     async def mark_as_read(self, asked: Asked) -> Response:
-        """All that this user has said was read."""
+        """Mark all messages of this user as read."""
         chat = (await asked.json()).get("chat")
         user_id = chat.get("userId") if isinstance(chat, dict) else None
         if not isinstance(user_id, str) or not is_id(user_id, "U"):
@@ -100,7 +100,7 @@ class ContentApi:
         return done()
 
     async def mark_as_read_by_token(self, asked: Asked) -> Response:
-        """What was said up to that message was read. Refusal: 400, nobody gave that token."""
+        """Mark all messages up to that one as read. Refusal: 400, the token is unknown."""
         token = (await asked.json()).get("markAsReadToken")
         chat_id = self._platform.read_tokens.get(token) if isinstance(token, str) else None
         if chat_id is None:
@@ -113,7 +113,7 @@ class ContentApi:
         self._platform.journal.tell(News("read", {}, chat_id))
 
     async def show_loading(self, asked: Asked) -> Response:
-        """The dots are shown, until the bot says something or the time is over."""
+        """Show the loading animation, until the bot sends a message or the time is over."""
         body = await asked.json()
         platform = self._platform
         chat_id, seconds = _loading(body.get("chatId"), body.get("loadingSeconds", 20))
@@ -127,17 +127,17 @@ class ContentApi:
     # ---- how much
 
     async def quota(self, asked: Asked) -> Response:
-        """How much may be sent in a month."""
+        """Return the monthly quota."""
         if self._platform.quota is None:
             return done({"type": "none"})
         return done({"type": "limited", "value": self._platform.quota})
 
     async def consumption(self, asked: Asked) -> Response:
-        """How much of it was."""
+        """Return how much of the quota was used."""
         return done({"totalUsage": self._platform.used})
 
     async def count(self, asked: Asked) -> Response:
-        """How many were sent on a day; the day itself and later days are not counted yet."""
+        """Return how many messages were sent on a day; today and later days are not counted yet."""
         day, today = asked.query("date"), day_of(self._platform.clock())
         if not is_day(day) or day is None:
             raise wrong_parameter("date")
@@ -149,11 +149,11 @@ class ContentApi:
         return done({"status": "ready", "success": self._platform.sendings.count(kind, day)})
 
     async def aggregation_usage(self, asked: Asked) -> Response:
-        """How many aggregation units were named this month."""
+        """Return how many aggregation units were named this month."""
         return done({"numOfCustomAggregationUnits": len(self._units())})
 
     async def aggregation_units(self, asked: Asked) -> Response:
-        """Their names."""
+        """List their names."""
         units, more = page_of(self._units(), asked, most=100)
         return done({"customAggregationUnits": units} | more)
 
@@ -161,13 +161,13 @@ class ContentApi:
         return self._platform.sendings.units(day_of(self._platform.clock())[:6])
 
     async def by_phone(self, asked: Asked) -> Response:
-        """Messages to phone numbers: for companies to which LINE has given leave."""
+        """Send messages to phone numbers: only for companies that LINE has approved."""
         await asked.json()
         raise Refusal(403, _NOT_YOURS)
 
 
 def _loading(chat_id: Any, seconds: Any) -> tuple[str, int]:
-    """Both, if both are right."""
+    """The user and the seconds, if both are valid."""
     mistakes: list[Detail] = []
     if not is_id(chat_id, "U"):
         mistakes.append(Detail("chatId", _ONLY_USERS))

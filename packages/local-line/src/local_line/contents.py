@@ -1,4 +1,4 @@
-"""What people have sent that is no text: pictures, videos, sounds and files."""
+"""Contents of messages that are not text: pictures, videos, sounds and files."""
 
 import io
 from collections import OrderedDict
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from PIL import Image, ImageDraw, UnidentifiedImageError
 
 _MOST_BYTES = 64 * 1024 * 1024
-"""How much is kept; the oldest goes first."""
+"""How much is stored; the oldest is dropped first."""
 _SMALL = (240, 240)
 _MOST_PIXELS = 40_000_000
 """Larger pictures have no preview: they are not unpacked."""
@@ -23,7 +23,7 @@ class Content:
 
 
 class Contents:
-    """By the id of the message; what was taken back is gone for good."""
+    """Contents by the id of the message; an unsent one is deleted."""
 
     def __init__(self) -> None:
         self._contents: OrderedDict[str, Content] = OrderedDict()
@@ -31,7 +31,7 @@ class Contents:
         self._size = 0
 
     def add(self, message_id: str, content: Content) -> None:
-        """It can be downloaded from now on."""
+        """Store a content, so that it can be downloaded."""
         self._contents[message_id] = content
         self._size += len(content.data)
         while self._size > _MOST_BYTES and len(self._contents) > 1:
@@ -39,17 +39,17 @@ class Contents:
             self._size -= len(oldest.data)
 
     def find(self, message_id: str) -> Content | None:
-        """None: that message has none, or it is no longer kept."""
+        """Return a content. None: that message has none, or it is no longer stored."""
         return self._contents.get(message_id)
 
     def forget(self, message_id: str) -> None:
-        """It was taken back."""
+        """Delete the content of an unsent message."""
         self._gone.add(message_id)
         content = self._contents.pop(message_id, None)
         self._size -= len(content.data) if content else 0
 
     def is_gone(self, message_id: str) -> bool:
-        """True: it was there, and was taken back."""
+        """True: it existed, and was unsent."""
         return message_id in self._gone
 
 
@@ -69,7 +69,7 @@ def preview(content: Content) -> Content | None:
 
 
 def sample_picture(size: tuple[int, int] = (640, 480)) -> Content:
-    """A picture for who has none at hand: hills under a sky."""
+    """A sample picture: hills under a sky."""
     image = Image.new("RGB", size, "#a9cbd8")
     draw, (width, height) = ImageDraw.Draw(image), size
     draw.ellipse((width * 0.7, height * 0.12, width * 0.7 + height * 0.2, height * 0.32), "#f6d98b")

@@ -1,4 +1,4 @@
-"""Coupons: made, listed, looked at and closed.
+"""Coupons: create, list, show and close.
 
 POST, GET /v2/bot/coupon · GET /v2/bot/coupon/{couponId} · PUT /v2/bot/coupon/{couponId}/close
 """
@@ -83,7 +83,7 @@ class CouponApi:
         self._coupons = platform.coupons
 
     async def create(self, asked: Asked) -> Response:
-        """A new one, which runs at once."""
+        """Create a coupon, which is valid at once."""
         body = await asked.json()
         mistakes = list(_coupon(body, ())) or list(_in_order(body))
         if mistakes:
@@ -95,7 +95,7 @@ class CouponApi:
         return done({"couponId": coupon_id})
 
     async def list_all(self, asked: Asked) -> Response:
-        """All of them, or those of a status."""
+        """List all coupons, or those of a status."""
         wanted = asked.request.query_params.getlist("status")
         if not set(wanted) <= set(_STATUSES):
             raise wrong_parameter("status")
@@ -105,11 +105,11 @@ class CouponApi:
         return done({"items": shown} | more)
 
     async def get(self, asked: Asked) -> Response:
-        """One of them."""
+        """Return a coupon."""
         return done(self._find(asked))
 
     async def close(self, asked: Asked) -> Response:
-        """Nobody gets it any more. Refusal: 410, it was closed before."""
+        """Close a coupon. Refusal: 410, it is already closed."""
         coupon = self._find(asked)
         if coupon["status"] == "CLOSED":
             raise Refusal(410, "The coupon has already been closed")

@@ -17,11 +17,11 @@ _PARTS = ("messaging", "audience", "insight", "liff", "module", "moduleattach", 
 _CALL = re.compile(r"call_api\(\s*'([^']+)',\s*'([A-Z]+)'")
 _REFUSED = ("/bot/pnp/push", "/pnp/templated/push", "/control/", "/channel/detach", "/v2/bot/list")
 _REFUSED += ("/module/auth/", "/shop/v3/", "/membership/")
-"""What LINE answers an account that was given no leave, and so does this."""
+"""What LINE answers accounts without a permission, and so does this."""
 
 
 class SdkCall(NamedTuple):
-    """One method of the SDK, and what it asks for."""
+    """One method of the SDK, and the route that it calls."""
 
     client: str
     name: str
@@ -30,7 +30,7 @@ class SdkCall(NamedTuple):
 
     @property
     def shape(self) -> tuple[str, str]:
-        """The route, whatever its parts are called."""
+        """The route without the names of its parameters."""
         return self.method, shape_of(self.path)
 
 

@@ -1,6 +1,6 @@
-"""Webhooks on their way to the bot: signed, timed, and each on a connection of its own.
+"""Webhooks on their way to the bot: signed, timed, and each on its own connection.
 
-By hand, because hundreds leave at once: in a big client library they would wait for each other.
+Without a client library, because hundreds are sent at once and would wait for each other in one.
 """
 
 import asyncio
@@ -39,7 +39,10 @@ class WebhookSender:
         self._begin = begin
 
     async def deliver(self, url: str, events: Sequence[Json], *, again: bool = False) -> Delivery:
-        """What came of it; a bot that does not answer is no exception. *again*: flagged as such."""
+        """Send a webhook and return the result; no answer is not an exception.
+
+        *again*: flagged as a redelivery.
+        """
         carried = tuple(redelivered(event) for event in events) if again else tuple(events)
         at, since, number = self._clock(), monotonic(), self._begin()
         body = body_of(self._channel.bot_id, carried)
@@ -81,14 +84,17 @@ def _head(target: SplitResult, body: bytes, sign: str) -> bytes:
 
 
 async def _exchange(target: SplitResult, request: bytes) -> int:
-    """The status. OSError: no connection. EOFError, ValueError: what came is no answer."""
+    """Send a request and return the status.
+
+    OSError: no connection. EOFError, ValueError: no valid answer.
+    """
     tls = _certificates() if target.scheme == "https" else None
     port = target.port or _PORTS[target.scheme]
     reader, writer = await asyncio.open_connection(target.hostname, port, ssl=tls)
     try:
         writer.write(request)
         head = await reader.readuntil(b"\r\n\r\n")
-    except ConnectionError:  # after it was open: not that nobody is there
+    except ConnectionError:  # after it was open: the bot was reachable
         raise EOFError("the connection was reset") from None
     finally:
         writer.close()

@@ -21,23 +21,23 @@ _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 @dataclass(frozen=True)
 class Draft:
-    """Something that somebody does; it becomes an event when it is sent."""
+    """What a user does; it becomes an event when it is sent."""
 
     type: str
     content: Json = field(default_factory=dict)
     shown: Json | None = None
-    """What stands in the chat then: a message of this person."""
+    """What the chat shows for it: a message of this person."""
     source: Source | None = None
-    """None: the person of whom the platform is talking anyway."""
+    """None: the person that the call to the platform names."""
     is_replyable: bool = True
     is_standby: bool = False
     carried: Content | None = None
-    """What a picture, video, sound or file is made of."""
+    """The content of a picture, video, sound or file."""
     takes_back: str | None = None
-    """The id of the message that is gone by it."""
+    """The id of the message that it unsends."""
 
     def by(self, source: Source) -> "Draft":
-        """The same, done there."""
+        """The same, from that source."""
         return replace(self, source=source)
 
     def in_standby(self) -> "Draft":
@@ -49,7 +49,7 @@ class Draft:
 
 
 def text(words: str, *, mentions: Sequence["Mention"] = (), quoting: str | None = None) -> Draft:
-    """Somebody writes; *quoting* the message of that id. ValueError: a mention is not in there."""
+    """A text message, *quoting* another one by its id. ValueError: a mention is not in the text."""
     message: Json = {"type": "text", "text": words}
     if mentions:
         message["mention"] = {"mentionees": [each.json(words) for each in mentions]}
@@ -59,17 +59,20 @@ def text(words: str, *, mentions: Sequence["Mention"] = (), quoting: str | None 
 
 @dataclass(frozen=True)
 class Mention:
-    """Somebody who is named in a text: `Mention("@Ann", user_id)`."""
+    """A mention in a text: `Mention("@Ann", user_id)`."""
 
     words: str
-    """As they stand in the text, with the @."""
+    """The text of the mention, with the @."""
     user_id: str | None = None
-    """None: everybody, as `@All`."""
+    """None: all members, as `@All`."""
     is_self: bool = False
     """True: it is the bot."""
 
     def json(self, text: str) -> Json:
-        """As it stands in an event. LINE counts places in UTF-16 units. ValueError: not there."""
+        """The JSON of an event, counted in UTF-16 units.
+
+        ValueError: the text does not contain it.
+        """
         place = utf16(text[: text.index(self.words)])
         facts: Json = {"index": place, "length": utf16(self.words)}
         if self.user_id is None:
@@ -80,7 +83,7 @@ class Mention:
 def location(
     latitude: float, longitude: float, *, title: str | None = None, address: str | None = None
 ) -> Draft:
-    """Somebody shares a place. LINE's app always names an address: without one, its numbers."""
+    """A location. LINE's app always sends an address: without one, the coordinates."""
     message: Json = {"type": "location", "latitude": latitude, "longitude": longitude}
     message |= {"title": title} if title is not None else {}
     message |= {"address": address or f"{latitude}, {longitude}"}
@@ -88,58 +91,58 @@ def location(
 
 
 def sticker(package_id: str = "446", sticker_id: str = "1988") -> Draft:
-    """Somebody sends a sticker."""
+    """A sticker."""
     message = {"type": "sticker", "packageId": package_id, "stickerId": sticker_id}
     message |= {"stickerResourceType": "STATIC"}
     return Draft("message", {"message": message}, shown=message)
 
 
 def image(content: Content | None = None) -> Draft:
-    """Somebody sends a picture; without *content*, one that is drawn here."""
+    """A picture; without *content*, one that is drawn here."""
     message = {"type": "image", "contentProvider": {"type": "line"}}
     carried = content or sample_picture()
     return Draft("message", {"message": message}, shown=message, carried=carried)
 
 
 def video(content: Content, *, duration: int = 1000) -> Draft:
-    """Somebody sends a video of *duration* milliseconds."""
+    """A video of *duration* milliseconds."""
     message: Json = {"type": "video", "duration": duration, "contentProvider": {"type": "line"}}
     return Draft("message", {"message": message}, shown=message, carried=content)
 
 
 def audio(content: Content, *, duration: int = 1000) -> Draft:
-    """Somebody says something, for *duration* milliseconds."""
+    """A voice message of *duration* milliseconds."""
     message: Json = {"type": "audio", "duration": duration, "contentProvider": {"type": "line"}}
     return Draft("message", {"message": message}, shown=message, carried=content)
 
 
 def file(content: Content) -> Draft:
-    """Somebody sends a file, by its name."""
+    """A file with its name."""
     name = content.name or "file"
     message: Json = {"type": "file", "fileName": name, "fileSize": len(content.data)}
     return Draft("message", {"message": message}, shown=message, carried=content)
 
 
 def unsend(message_id: str) -> Draft:
-    """Somebody takes a message back: nothing can be said to that."""
+    """A message is unsent. The event has no reply token."""
     unsent = {"unsend": {"messageId": message_id}}
     return Draft("unsend", unsent, is_replyable=False, takes_back=message_id)
 
 
 def postback(data: str, *, display_text: str | None = None, params: Json | None = None) -> Draft:
-    """Somebody taps a button, or an area of the rich menu."""
+    """A user taps a button, or an area of the rich menu."""
     content: Json = {"data": data} | ({"params": params} if params else {})
     shown = {"type": "text", "text": display_text} if display_text else None
     return Draft("postback", {"postback": content}, shown=shown)
 
 
 def follow(*, is_unblocked: bool = False) -> Draft:
-    """Somebody adds the bot, or takes back a block."""
+    """A user adds the bot as a friend, or unblocks it."""
     return Draft("follow", {"follow": {"isUnblocked": is_unblocked}})
 
 
 def unfollow() -> Draft:
-    """Somebody blocks the bot: nothing can be said to that."""
+    """A user blocks the bot. The event has no reply token."""
     return Draft("unfollow", is_replyable=False)
 
 
@@ -159,7 +162,7 @@ def member_joined(*user_ids: str) -> Draft:
 
 
 def member_left(*user_ids: str) -> Draft:
-    """Others leave the group or room: nothing can be said to them."""
+    """Others leave the group or room. The event has no reply token."""
     return Draft("memberLeft", {"left": {"members": _members(user_ids)}}, is_replyable=False)
 
 
@@ -168,24 +171,24 @@ def _members(user_ids: Sequence[str]) -> list[Json]:
 
 
 def video_played(tracking_id: str) -> Draft:
-    """Somebody has seen a video of the bot to its end."""
+    """A user has watched a video of the bot to its end."""
     return Draft("videoPlayComplete", {"videoPlayComplete": {"trackingId": tracking_id}})
 
 
 def beacon(hwid: str = "d41d8cd98f", *, type: str = "enter", dm: str | None = None) -> Draft:
-    """Somebody comes near a beacon."""
+    """A user enters the range of a beacon."""
     seen = {"hwid": hwid, "type": type} | ({"dm": dm} if dm is not None else {})
     return Draft("beacon", {"beacon": seen})
 
 
 def account_link(nonce: str, *, is_ok: bool = True) -> Draft:
-    """Somebody has linked an account elsewhere to the one at LINE, or tried to."""
+    """A user has linked another account to the one at LINE, or tried to."""
     link = {"result": "ok" if is_ok else "failed", "nonce": nonce}
     return Draft("accountLink", {"link": link}, is_replyable=is_ok)
 
 
 def anything(type: str, *, is_replyable: bool = False, **content: Any) -> Draft:
-    """An event of any kind, also of one that is not known yet."""
+    """An event of any kind, also of an unknown one."""
     return Draft(type, content, is_replyable=is_replyable)
 
 
@@ -205,7 +208,7 @@ class Stamp:
 
 
 def compose(draft: Draft, source: Source, stamp: Stamp) -> Json:
-    """The event, as it stands in the body of a webhook for the first time."""
+    """The JSON of the event, for its first webhook."""
     event: Json = {"type": draft.type} | draft.content
     if draft.type == "message":
         event["message"] = _message(draft.content["message"], stamp)
@@ -240,11 +243,11 @@ def body_of(destination: str, events: Sequence[Json]) -> bytes:
 
 
 def signature(secret: str, body: bytes) -> str:
-    """What stands in `x-line-signature`."""
+    """The value of `x-line-signature`."""
     return base64.b64encode(hmac.digest(secret.encode(), body, hashlib.sha256)).decode()
 
 
 def ulid(at: float, random_number: int) -> str:
-    """An id that sorts by time: 48 bits of milliseconds, 80 of chance."""
+    """An id that sorts by time: 48 bits of milliseconds, 80 random bits."""
     number = int(at * 1000) << 80 | random_number & (1 << 80) - 1
     return "".join(_CROCKFORD[number >> 5 * place & 31] for place in range(25, -1, -1))

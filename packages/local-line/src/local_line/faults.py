@@ -22,18 +22,18 @@ class Fault:
 
 
 class Faults:
-    """What goes wrong next."""
+    """The faults to come, by route."""
 
     def __init__(self) -> None:
         self._next: dict[str, list[Fault]] = {}
         self._over = asyncio.Event()
 
     def add(self, route: str, fault: Fault) -> None:
-        """It happens when the ones before it have happened."""
+        """Add a fault, which follows the earlier ones of its route."""
         self._next.setdefault(route, []).append(fault)
 
     def take(self, route: str) -> Fault | None:
-        """What happens to this call; one less is to come."""
+        """The fault of this call, if any; it is counted down."""
         waiting = self._next.get(route)
         if not waiting:
             return None
@@ -41,19 +41,19 @@ class Faults:
         return waiting[0] if waiting[0].times else waiting.pop(0)
 
     async def delay(self, fault: Fault) -> None:
-        """The answer, which stands already, comes late; but no later than the end."""
+        """Delay an answer, but not beyond the end of the platform."""
         try:
             await asyncio.wait_for(self._over.wait(), fault.delay)
         except TimeoutError:
             pass
 
     def end(self) -> None:
-        """Nobody is kept waiting any more."""
+        """End all delays."""
         self._over.set()
 
 
 def refuse(fault: Fault | None) -> None:
-    """Refusal, if there is to be one: nothing has been done then."""
+    """Raise the refusal of this fault, if it has one, before anything is done."""
     if fault is not None and fault.status is not None:
         words = _WORDS.get(fault.status, "The request was refused")
         raise Refusal(fault.status, words)

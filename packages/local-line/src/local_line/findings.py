@@ -1,4 +1,4 @@
-"""What is wrong with a piece of JSON, and where: the small checks of which the large are made."""
+"""Errors in a piece of JSON, and where: small checks of which the larger ones are composed."""
 
 import re
 from collections.abc import Callable, Collection, Iterator
@@ -11,7 +11,7 @@ _COLOUR = re.compile("#[0-9a-fA-F]{6}")
 
 
 class Finding(NamedTuple):
-    """One mistake."""
+    """One error."""
 
     path: Path
     message: str
@@ -30,11 +30,11 @@ class Finding(NamedTuple):
 
 Findings = Iterator[Finding]
 Check = Callable[[Any, Path], Findings]
-"""Looks at a value that stands at a place."""
+"""Checks a value at a path."""
 
 
 def text(most: int, *, least: int = 1, count: Callable[[str], int] = graphemes) -> Check:
-    """A text that is not too long."""
+    """A text of limited length."""
 
     def check(value: Any, path: Path) -> Findings:
         if not isinstance(value, str) or (least and not value):
@@ -46,7 +46,7 @@ def text(most: int, *, least: int = 1, count: Callable[[str], int] = graphemes) 
 
 
 def one_of(*values: str) -> Check:
-    """One of those words."""
+    """One of these words."""
 
     def check(value: Any, path: Path) -> Findings:
         if value not in values:
@@ -57,7 +57,7 @@ def one_of(*values: str) -> Check:
 
 
 def url(*schemes: str, most: int = 2000) -> Check:
-    """An address with one of those schemes."""
+    """An address with one of these schemes."""
 
     def check(value: Any, path: Path) -> Findings:
         if not isinstance(value, str) or not value:
@@ -71,7 +71,7 @@ def url(*schemes: str, most: int = 2000) -> Check:
 
 
 def number(least: float, most: float) -> Check:
-    """A number in that range."""
+    """A number in this range."""
 
     def check(value: Any, path: Path) -> Findings:
         if type(value) not in (int, float) or not least <= value <= most:
@@ -81,7 +81,7 @@ def number(least: float, most: float) -> Check:
 
 
 def whole(least: int, most: int = 2**31 - 1) -> Check:
-    """A number in that range, without a fraction."""
+    """A whole number in this range."""
 
     def check(value: Any, path: Path) -> Findings:
         if type(value) is not int:
@@ -99,7 +99,7 @@ def boolean(value: Any, path: Path) -> Findings:
 
 
 def listed(check: Check, *, least: int, most: int) -> Check:
-    """A list of so many, each of which passes."""
+    """A list of limited length, each item of which passes."""
 
     def check_all(value: Any, path: Path) -> Findings:
         if not isinstance(value, list) or not least <= len(value) <= most:
@@ -112,7 +112,7 @@ def listed(check: Check, *, least: int, most: int) -> Check:
 
 
 def fields(required: dict[str, Check], optional: dict[str, Check]) -> Check:
-    """An object: what must be there is, and all that is there passes."""
+    """An object that has all *required* fields, and whose fields all pass their checks."""
 
     def check(value: Any, path: Path) -> Findings:
         if not isinstance(value, dict):
@@ -148,12 +148,12 @@ def colour(value: Any, path: Path) -> Findings:
 
 
 def anything(value: Any, path: Path) -> Findings:
-    """Whatever it is."""
+    """Accept any value."""
     yield from ()
 
 
 def by_type(kinds: dict[str, Check], *, allowed: Collection[str] | None = None) -> Check:
-    """An object whose `type` decides what it must look like."""
+    """An object whose check depends on its `type`."""
     names = [name for name in kinds if allowed is None or name in allowed]
 
     def check(value: Any, path: Path) -> Findings:

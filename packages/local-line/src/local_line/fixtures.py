@@ -1,4 +1,4 @@
-"""For pytest, which finds this by itself once local-line is installed: the fixture `local_line`."""
+"""For pytest, which finds it once local-line is installed: the fixture `local_line`."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any

@@ -1,7 +1,7 @@
 """Flex messages: which component may stand where, and what each may say.
 
-Its mistakes have words of their own (`unknown field`, `invalid property`, `must be
-specified`), as LINE does.
+As at LINE, their errors differ from other messages': `unknown field`, `invalid property`, `must be
+specified`.
 """
 
 import json
@@ -61,7 +61,7 @@ def _words(value: Any, path: Path) -> Findings:
 
 
 def _object(known: dict[str, Check], *required: str) -> Check:
-    """Nothing that is not known, nothing missing, and all of it right."""
+    """An object with all required and no unknown fields, each of which passes."""
 
     def check(value: Any, path: Path) -> Findings:
         if not isinstance(value, dict):
@@ -316,5 +316,5 @@ def _container(value: Any, path: Path, kinds: dict[str, Check]) -> Findings:
 
 
 def check_container(value: Any) -> Findings:
-    """Everything that is wrong with the `contents` of a Flex message."""
+    """All errors in the `contents` of a Flex message."""
     yield from _container(value, (), _CONTAINERS)

@@ -30,19 +30,19 @@ def api_routes(platform: Platform) -> list[ApiRoute]:
 
 
 class GroupApi:
-    """Who is in there with the bot."""
+    """The members of the bot's groups and rooms."""
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
 
     async def summary(self, asked: Asked) -> Response:
-        """A group that the bot is in."""
+        """Return the summary of a group that the bot is in."""
         self._members(asked)
         chat_id = asked.part("chatId")
         return done({"groupId": chat_id, "groupName": self._platform.accounts.group_name(chat_id)})
 
     async def member(self, asked: Asked) -> Response:
-        """Somebody in a group or room that the bot is in, a friend or not."""
+        """Return the profile of a member of the bot's group or room, whether a friend or not."""
         user_id = asked.user()
         if user_id not in self._members(asked):
             raise not_found()
@@ -51,16 +51,16 @@ class GroupApi:
         return done({"userId": user_id, "displayName": person.name} | picture)
 
     async def member_ids(self, asked: Asked) -> Response:
-        """All of them, a hundred at a time."""
+        """List the members, a hundred at a time."""
         ids, more = page_of(sorted(self._members(asked)), asked, most=_MOST_IDS)
         return done({"memberIds": ids} | more)
 
     async def member_count(self, asked: Asked) -> Response:
-        """How many they are, without the bot."""
+        """Return the number of members, without the bot."""
         return done({"count": len(self._members(asked))})
 
     async def leave(self, asked: Asked) -> Response:
-        """The bot is not in there any more."""
+        """Leave the group or room."""
         self._members(asked)
         self._platform.accounts.leave(asked.part("chatId"))
         return done()

@@ -3,7 +3,7 @@
 GET /v2/bot/insight/followers, …/demographic, …/message/delivery, …/message/event[/aggregation]
 GET /v2/bot/insight/richmenu/{richMenuId}/summary, …/daily
 
-Nobody counts clicks and views here: those are null, as LINE has them for fewer than 20 people.
+Clicks and views are not counted here: they are null, as LINE returns them for fewer than 20 people.
 """
 
 from typing import Any
@@ -56,7 +56,7 @@ class InsightApi:
         return "out_of_service" if day < first else "unready" if day >= today else "ready"
 
     async def followers(self, asked: Asked) -> Response:
-        """How many have added the bot, and how many have blocked it, as of now."""
+        """Return how many users have added and how many have blocked the bot, as of now."""
         status = self._status(asked, _FIRST_DAY, is_needed=False)
         if status != "ready":
             return done({"status": status})
@@ -66,11 +66,11 @@ class InsightApi:
         return done({"status": status} | reach)
 
     async def demographic(self, asked: Asked) -> Response:
-        """No figures for fewer than 20 friends."""
+        """Return no figures, as for fewer than 20 friends."""
         return done({"available": False})
 
     async def deliveries(self, asked: Asked) -> Response:
-        """How many messages of which kind went out on a day."""
+        """Return how many messages of each kind were sent on a day."""
         status = self._status(asked, _FIRST_COUNT, is_needed=True)
         if status != "ready":
             return done({"status": status})
@@ -78,7 +78,7 @@ class InsightApi:
         return done({"status": status} | {name: count(kind, day) for name, kind in _API.items()})
 
     async def event(self, asked: Asked) -> Response:
-        """What came of one call. A call that LINE does not know has no numbers."""
+        """Return the statistics of one call. A call unknown to LINE has no numbers."""
         request_id = asked.query("requestId")
         if not request_id:
             raise wrong_parameter("requestId")
@@ -89,14 +89,14 @@ class InsightApi:
         return done({"overview": overview, "messages": [], "clicks": []})
 
     async def unit(self, asked: Asked) -> Response:
-        """What came of all calls of an aggregation unit."""
+        """Return the statistics of all calls of an aggregation unit."""
         if not is_unit(asked.query("customAggregationUnit")):
             raise wrong_parameter("customAggregationUnit")
         _period(asked)
         return done({"overview": dict.fromkeys(_NOTHING), "messages": [], "clicks": []})
 
     async def menu(self, asked: Asked) -> Response:
-        """Who has seen and tapped a rich menu: no figures for fewer than 20 people."""
+        """Return views and taps of a rich menu: no figures for fewer than 20 people."""
         _period(asked)
         menu_id = asked.part("richMenuId")
         if menu_id not in [menu["richMenuId"] for menu in self._platform.menus.all()]:
@@ -105,7 +105,7 @@ class InsightApi:
 
 
 def _period(asked: Asked) -> None:
-    """Refusal: 400, those are no days in order."""
+    """The first and the last day. Refusal: 400, they are not valid days in order."""
     for name in ("from", "to"):
         if not is_day(asked.query(name)):
             raise wrong_parameter(name)

@@ -13,12 +13,12 @@ from typing import Any
 Json = dict[str, Any]
 _KEPT = 2000
 _BACKLOG = 200
-"""How many messages a slow window may be behind before it misses some."""
+"""How many messages a slow page may lag behind before it misses some."""
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """One webhook, and what came of it."""
+    """One webhook, and its result."""
 
     at: float
     events: tuple[Json, ...] = field(repr=False)
@@ -33,7 +33,7 @@ class Delivery:
     """The place among all rows: webhooks and calls are counted together, as they begin."""
     url: str = field(default="", repr=False)
     body: bytes = field(default=b"", repr=False)
-    """What was sent, to the byte."""
+    """The body that was sent, to the byte."""
     signature: str = field(default="", repr=False)
 
     @property
@@ -43,11 +43,11 @@ class Delivery:
 
     @property
     def event_ids(self) -> list[str]:
-        """By which the bot can tell the events apart."""
+        """The ids of its events."""
         return [event["webhookEventId"] for event in self.events]
 
     def json(self) -> Json:
-        """For the page."""
+        """The JSON for the page."""
         facts = {"at": self.at, "status": self.status, "reason": self.reason, "took": self.took}
         standby = any(event["mode"] == "standby" for event in self.events)
         facts |= {"events": [_name(event) for event in self.events], "ids": self.event_ids}
@@ -72,26 +72,26 @@ class Call:
     took: float
     request_id: str
     note: str = ""
-    """What a refusal said."""
+    """The message of a refusal."""
     body: Any = field(default=None, repr=False)
     """The JSON that was sent, for tests."""
     number: int = 0
     """The place among all rows: webhooks and calls are counted together, as they begin."""
     path: str = field(default="", repr=False)
-    """The address below the API's, with its query."""
+    """The path below the API's base URL, with its query."""
     headers: Json = field(default_factory=dict, repr=False)
-    """Of what was sent, those that matter; the access token is not among them."""
+    """The relevant request headers, without the access token."""
     sent: bytes = field(default=b"", repr=False)
-    """The body; of a long one, nothing."""
+    """The body; empty if it was too long."""
     is_cut: bool = False
-    """True: the body was too long to be kept."""
+    """True: the body was too long to be stored."""
     answer: Any = field(default=None, repr=False)
-    """The JSON that was answered; of other answers, what they are."""
+    """The JSON of the answer; for other answers, their kind."""
     is_known: bool = True
     """False: the platform has no such route."""
 
     def json(self) -> Json:
-        """For the page."""
+        """The JSON for the page."""
         facts = {"at": self.at, "method": self.method, "route": self.route, "note": self.note}
         facts |= {"number": self.number, "isKnown": self.is_known}
         return facts | {"status": self.status, "took": self.took}
@@ -99,12 +99,12 @@ class Call:
 
 @dataclass(frozen=True)
 class News:
-    """Something that a page may want to draw."""
+    """A change that pages may show."""
 
     kind: str
     facts: Json
     chat_id: str | None
-    """None: it concerns everybody."""
+    """None: it concerns all chats."""
 
 
 class Window:
@@ -114,7 +114,7 @@ class Window:
         self._chat_ids = chat_ids
         self._queue: asyncio.Queue[News | None] = asyncio.Queue()
         self.has_missed = False
-        """True: it was too slow, and should look at everything again."""
+        """True: it was too slow, and should reload everything."""
 
     def show(self, news: News) -> None:
         """Queue it, if it concerns this window and the queue is not full."""
@@ -126,15 +126,15 @@ class Window:
             self._queue.put_nowait(news)
 
     async def next(self) -> News | None:
-        """Waits for it. None: it is over."""
+        """Wait for the next item. None: the subscription has ended."""
         return await self._queue.get()
 
     def end(self) -> None:
-        """End the subscription after what is queued so far."""
+        """End the subscription after the queued items."""
         self._queue.put_nowait(None)
 
     def clear(self) -> None:
-        """What has not been looked at is not needed any more."""
+        """Drop all unread items."""
         self.has_missed = False
         is_over = False
         while not self._queue.empty():
@@ -144,30 +144,30 @@ class Window:
 
 
 class Journal:
-    """The last webhooks and calls, and the windows in which they are watched."""
+    """The latest webhooks and calls, and the pages that watch them."""
 
     def __init__(self) -> None:
         self.deliveries: deque[Delivery] = deque(maxlen=_KEPT)
         self.calls: deque[Call] = deque(maxlen=_KEPT)
         self.on_row: Callable[[Delivery | Call], None] | None = None
-        """Called with each webhook and call when it is over."""
+        """Called with each webhook and call when it has ended."""
         self.changes = 0
-        """How often something has happened; it only grows."""
+        """The number of changes so far."""
         self._windows: set[Window] = set()
         self._numbers = count(1)
         self._lately: deque[News] = deque(maxlen=_KEPT)
 
     def begin(self) -> int:
-        """The number of a row that begins now."""
+        """Return the number of a row that begins now."""
         return next(self._numbers)
 
     def delivered(self, delivery: Delivery, chat_id: str | None) -> None:
-        """A webhook is over, well or not."""
+        """Record a webhook that has ended."""
         self.deliveries.append(delivery)
         self._write(News("delivery", delivery.json(), chat_id), delivery)
 
     def called(self, call: Call, chat_id: str | None) -> None:
-        """A call was answered."""
+        """Record a call that was answered."""
         self.calls.append(call)
         self._write(News("call", call.json(), chat_id), call)
 
@@ -178,22 +178,22 @@ class Journal:
         self.tell(news)
 
     def lately(self, chat_ids: Collection[str], most: int) -> list[News]:
-        """What went over the wire of late for those chats, or for nobody in particular."""
+        """The latest traffic of those chats, and traffic that belongs to no chat."""
         mine = [each for each in self._lately if each.chat_id is None or each.chat_id in chat_ids]
         return mine[-most:]
 
     def tell(self, news: News) -> None:
-        """Pass it on to every subscriber that it concerns; nothing is written down."""
+        """Send it to every subscriber that it concerns, without recording it."""
         self.changes += 1
         for window in self._windows:
             window.show(news)
 
     def open_window(self, chat_ids: Collection[str]) -> Window:
-        """What happens in those chats from now on."""
+        """Subscribe to what happens in those chats."""
         window = Window(chat_ids)
         self._windows.add(window)
         return window
 
     def close_window(self, window: Window) -> None:
-        """Nobody looks there any more."""
+        """Unsubscribe this page."""
         self._windows.discard(window)

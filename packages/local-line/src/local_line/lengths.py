@@ -23,7 +23,7 @@ def graphemes(text: str) -> int:
 
 
 def _continues(character: str) -> bool:
-    """True: it belongs to the character before it."""
+    """True: it belongs to the previous character."""
     if character == _JOINER or unicodedata.category(character) in ("Mn", "Me", "Mc"):
         return True
     code = ord(character)

@@ -41,7 +41,7 @@ class LiffApi:
         self._apps = platform.liff_apps
 
     async def create(self, asked: Asked) -> Response:
-        """A new one. LINE takes https only; a page on this machine may have http."""
+        """Create a LIFF app. LINE accepts https only; a page on this machine may have http."""
         body = await asked.json()
         _check(list(_new(body, ())))
         liff_id = f"{self._platform.channel.channel_id}-{secrets.token_hex(4)}"
@@ -49,13 +49,13 @@ class LiffApi:
         return done({"liffId": liff_id})
 
     async def list_all(self, asked: Asked) -> Response:
-        """All of them. Refusal: 404, there is none."""
+        """List all LIFF apps. Refusal: 404, there is none."""
         if not self._apps:
             raise not_found()
         return done({"apps": list(self._apps.values())})
 
     async def update(self, asked: Asked) -> Response:
-        """What is named is different from now on."""
+        """Change the given fields."""
         body = await asked.json()
         app = self._find(asked)  # not before: it may be deleted while the body arrives
         _check(list(_changed(body, ())))
@@ -64,7 +64,7 @@ class LiffApi:
         return done()
 
     async def delete(self, asked: Asked) -> Response:
-        """It is gone."""
+        """Delete a LIFF app."""
         del self._apps[self._find(asked)["liffId"]]
         return done()
 

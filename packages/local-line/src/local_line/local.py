@@ -21,9 +21,9 @@ from .routes import create_page
 from .state import StateFile, kept, read, restore, snapshot
 
 _SHUTDOWN_LIMIT = 2.0
-"""The most that answers under way may take at the end, in seconds."""
+"""How long pending answers may take at the end, in seconds."""
 _LOOK = 0.005
-"""Between two looks whether they are given: not the tenth of a second that uvicorn takes."""
+"""Seconds between two checks for pending answers: uvicorn's tenth of a second is too slow."""
 
 
 class LocalLine(Platform):
@@ -92,9 +92,9 @@ class LocalLine(Platform):
         await self._serving.aclose()
 
     async def connect(self, app: Any, path: str = "/callback") -> str:
-        """Serves the bot, an ASGI or WSGI app, until the end; webhooks go to its *path*.
+        """Serve the bot, an ASGI or WSGI app, until the end; webhooks go to its *path*.
 
-        Returns its address. OSError: it does not start. TypeError: it is no app.
+        Returns its address. OSError: it does not start. TypeError: it is not an app.
         """
         _check_app(app)
         bot = served(app, lifespan="auto") if is_asgi(app) else served_wsgi(app)
@@ -111,7 +111,7 @@ def _check_app(app: Any) -> None:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, within a loop that is not its own: it looks at no signals, and ends at once."""
+    """uvicorn, within a loop that is not its own: it handles no signals, and ends at once."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -142,7 +142,7 @@ class _Server(uvicorn.Server):
         await self.lifespan.shutdown()
 
     async def _settle(self) -> None:
-        """Answers under way are given, or given up."""
+        """Wait for pending answers, up to the limit."""
         looks = int(_SHUTDOWN_LIMIT / _LOOK)
         for _ in range(looks):
             if not self.server_state.connections and not self.server_state.tasks:
@@ -163,7 +163,7 @@ async def served(
     host: str = "127.0.0.1",
     port: int = 0,
 ) -> AsyncIterator[str]:
-    """*app* answers at the address that is given, on a free loopback port, until the end.
+    """Serve *app* on a free loopback port until the end, and yield its address.
 
     OSError: the port is taken, or its lifespan does not start. Nothing is left open then.
     """
@@ -192,7 +192,7 @@ def is_asgi(app: Any) -> bool:
 
 @asynccontextmanager
 async def served_wsgi(app: Any) -> AsyncIterator[str]:
-    """The same, for a WSGI app: every request in a thread of its own."""
+    """The same, for a WSGI app: every request in its own thread."""
     server = make_server("127.0.0.1", 0, app, _Threads, _Quiet)
     serving = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     serving.start()
@@ -209,7 +209,7 @@ class _Threads(ThreadingMixIn, WSGIServer):
 
 class _Quiet(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the journal has it."""
+        """Log nothing: the journal has it."""
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -227,7 +227,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 async def _either(serving: "asyncio.Task[None]", is_up: asyncio.Event) -> None:
-    """It is up; or it is not, and says why."""
+    """Wait until the server is up. Raises why it is not."""
     waiting = asyncio.create_task(is_up.wait())
     await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
     if not is_up.is_set():

@@ -25,7 +25,7 @@ _JWT = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
 def api_routes(platform: Platform) -> list[ApiRoute]:
-    """The routes: nobody has a token yet who asks for one."""
+    """The routes; none of them needs a channel access token."""
     api = LoginApi(platform)
     routes = [
         ("GET", "/oauth2/v2.1/verify", api.verify),
@@ -46,7 +46,7 @@ def api_routes(platform: Platform) -> list[ApiRoute]:
 
 
 class LoginApi:
-    """Who is who, by token."""
+    """The routes about tokens and logins."""
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
@@ -54,7 +54,7 @@ class LoginApi:
     # ---- what a token says
 
     async def verify(self, asked: Asked) -> Response:
-        """For how long an access token is good, and whose channel it is for."""
+        """Return how long an access token is valid, and for which channel."""
         return self._verified(asked.query("access_token") or "")
 
     async def verify_posted(self, asked: Asked) -> Response:
@@ -74,7 +74,10 @@ class LoginApi:
         return done(facts | {"expires_in": int(left)})
 
     async def verify_id_token(self, asked: Asked) -> Response:
-        """What an ID token says. 400: it is not LINE's, not for that channel, or too old."""
+        """Return the claims of an ID token.
+
+        400: it is not LINE's, not for that channel, or expired.
+        """
         form, platform = await asked.form(), self._platform
         try:
             claims = platform.logins.claims(form.get("id_token", ""), platform.clock())
@@ -91,17 +94,17 @@ class LoginApi:
     # ---- who it is
 
     async def profile(self, asked: Asked) -> Response:
-        """The user whose token it is."""
+        """Return the user of a token."""
         return done(self._person(asked).profile())
 
     async def userinfo(self, asked: Asked) -> Response:
-        """The same, in the words of OpenID Connect."""
+        """Return the user of a token, in the fields of OpenID Connect."""
         person = self._person(asked)
         picture = {"picture": person.picture_url} if person.picture_url else {}
         return done({"sub": person.user_id, "name": person.name} | picture)
 
     async def friendship(self, asked: Asked) -> Response:
-        """Whether that user has added the bot."""
+        """Return whether the user of a token has added the bot."""
         return done({"friendFlag": self._person(asked).is_friend})
 
     def _person(self, asked: Asked) -> Person:
@@ -112,7 +115,10 @@ class LoginApi:
         return self._platform.accounts.person(user_id)
 
     async def link_account(self, asked: Asked) -> Response:
-        """Send the bot an event that an account was linked. 400: the token is unknown or old."""
+        """Send the bot an event that an account was linked.
+
+        400: the token is unknown or expired.
+        """
         token, nonce = asked.query("linkToken") or "", asked.query("nonce") or ""
         user_id = self._platform.link_tokens.spend(token, self._platform.clock())
         if user_id is None or not nonce:
@@ -125,14 +131,14 @@ class LoginApi:
     # ---- tokens of the channel
 
     async def issue_short(self, asked: Asked) -> Response:
-        """A token for 30 days, for the channel's id and secret."""
+        """Issue a token for 30 days, for the channel's id and secret."""
         form = await asked.form()
         if form.get("grant_type") != "client_credentials" or not self._is_secret(form):
             return _refused("invalid_client", "invalid client_secret")
         return done(self._token(SHORT_TTL))
 
     async def issue_stateless(self, asked: Asked) -> Response:
-        """A token for 15 minutes, for the channel's secret or a JWT."""
+        """Issue a token for 15 minutes, for the channel's secret or a JWT."""
         form = await asked.form()
         if form.get("grant_type") != "client_credentials":
             return _refused("unsupported_grant_type", "unsupported grant type")
@@ -141,9 +147,9 @@ class LoginApi:
         return done(self._token(STATELESS_TTL))
 
     async def issue(self, asked: Asked) -> Response:
-        """A token for 30 days: a user's for an authorization code, or the channel's for a JWT.
+        """Issue a token for 30 days: a user's for a code, or the channel's for a JWT.
 
-        Whether the signature of a JWT is right is not looked at.
+        The signature of a JWT is not verified.
         """
         form = await asked.form()
         if form.get("grant_type") == "authorization_code":
@@ -169,14 +175,14 @@ class LoginApi:
         return done(token | scope | {"id_token": login.id_token})
 
     async def key_ids(self, asked: Asked) -> Response:
-        """The names of the tokens that were issued for a JWT, and are good."""
+        """List the ids of valid tokens that were issued for a JWT."""
         form = dict(asked.request.query_params)
         if not self._is_assertion(form):
             return _refused("invalid_client", "Invalid client_assertion")
         return done({"kids": self._platform.logins.key_ids(self._platform.clock())})
 
     async def revoke(self, asked: Asked) -> Response:
-        """It is not valid any more; the answer does not say whether it ever was."""
+        """Revoke a token. The answer does not say whether it was ever valid."""
         self._platform.logins.revoke((await asked.form()).get("access_token", ""))
         return Response(status_code=200)
 

@@ -1,6 +1,6 @@
-"""Who is logged in where: access tokens of users and of the channel, and ID tokens.
+"""Logins: access tokens of users and of the channel, and ID tokens.
 
-Nothing here looks at a clock: the time is handed in.
+Pure: the time is an argument.
 """
 
 import base64
@@ -16,12 +16,12 @@ from .accounts import Channel, Person
 ISSUER = "https://access.line.me"
 USER_TTL, ID_TTL, CODE_TTL = 30 * 24 * 3600, 3600, 600
 SHORT_TTL, STATELESS_TTL = 30 * 24 * 3600, 15 * 60
-"""How long tokens are good, in seconds, as LINE has it."""
+"""How long tokens are valid, in seconds, as at LINE."""
 
 
 @dataclass(frozen=True)
 class Login:
-    """What a page gets when somebody has logged in, as LIFF hands it out."""
+    """What a page gets when a user has logged in, as LIFF hands it out."""
 
     user_id: str
     access_token: str = field(repr=False)
@@ -30,13 +30,13 @@ class Login:
 
 @dataclass(frozen=True)
 class Grant:
-    """Who has logged in for whom: what an authorization code stands for."""
+    """A login that is in progress: what an authorization code refers to."""
 
     user_id: str
     redirect_uri: str
     nonce: str | None = None
     liff_id: str | None = None
-    """Of the LIFF app that asked; such a code needs no channel secret."""
+    """The id of the LIFF app that asked; such a code needs no channel secret."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class _Token:
 
 
 class Logins:
-    """All tokens that were handed out, but for the one of the console."""
+    """All tokens that were issued, except that of the console."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -57,25 +57,25 @@ class Logins:
     # ---- users
 
     def grant(self, grant: Grant, now: float) -> str:
-        """An authorization code, for ten minutes."""
+        """Issue an authorization code, for ten minutes."""
         code = secrets.token_urlsafe(16)
         self._codes[code] = (grant, now + CODE_TTL)
         return code
 
     def redeem(self, code: str, redirect_uri: str, now: float) -> Grant | None:
-        """What the code stands for, once. None: it is used, too old, or of another page."""
+        """Return the login of a code, once. None: it is used, expired, or of another page."""
         grant, until = self._codes.pop(code, (None, 0.0))
         is_good = grant is not None and now < until and grant.redirect_uri == redirect_uri
         return grant if is_good else None
 
     def log_in(self, person: Person, now: float, *, nonce: str | None = None) -> Login:
-        """This person has logged in."""
+        """Log this person in."""
         token = secrets.token_urlsafe(32)
         self._tokens[token] = _Token(now + USER_TTL, person.user_id)
         return Login(person.user_id, token, self._id_token(person, now, nonce))
 
     def user(self, token: str, now: float) -> str | None:
-        """Whose it is. None: nobody's, or too old."""
+        """The user of this token. None: it is unknown or has expired."""
         known = self._tokens.get(token)
         return known.user_id if known is not None and now < known.until else None
 
@@ -96,7 +96,7 @@ class Logins:
         return hmac.digest(self._channel.secret.encode(), body.encode(), hashlib.sha256)
 
     def claims(self, id_token: str, now: float) -> dict[str, Any]:
-        """What an ID token says. ValueError: in LINE's words, why it says nothing."""
+        """The claims of an ID token. ValueError: why it is not valid, in LINE's words."""
         body, _, sign = id_token.rpartition(".")
         if not hmac.compare_digest(_encoded(self._signature(body)).encode(), sign.encode()):
             raise ValueError("Invalid IdToken.")
@@ -108,32 +108,32 @@ class Logins:
     # ---- the channel
 
     def issue(self, now: float, *, ttl: float, key_id: str | None = None) -> str:
-        """A new access token of the channel."""
+        """Issue an access token of the channel."""
         token = secrets.token_urlsafe(64)
         self._tokens[token] = _Token(now + ttl, None, key_id)
         return token
 
     def left(self, token: str, now: float) -> float | None:
-        """For how long it is good, a user's or the channel's. None: it is not."""
+        """For how long it is valid, a user's or the channel's. None: it is not."""
         known = self._tokens.get(token)
         return known.until - now if known is not None and now < known.until else None
 
     def is_channels(self, token: str, now: float) -> bool:
-        """True: it is one of the channel, and good."""
+        """True: it is a valid token of the channel."""
         known = self._tokens.get(token)
         return known is not None and known.user_id is None and now < known.until
 
     def key_ids(self, now: float) -> list[str]:
-        """Of the channel's tokens that are good."""
+        """The ids of the channel's valid tokens."""
         return [each.key_id for each in self._tokens.values() if each.key_id and now < each.until]
 
     def revoke(self, token: str) -> None:
-        """It is not good any more."""
+        """Revoke a token."""
         self._tokens.pop(token, None)
 
 
 def issuer_of(assertion: str) -> str | None:
-    """Who has signed a JWT, as it says itself: nobody here has the key to look. None: no JWT."""
+    """The issuer that a JWT names; its signature is not verified. None: it is not a JWT."""
     try:
         _, claims, _ = assertion.split(".")
         issuer = json.loads(_decoded(claims))["iss"]

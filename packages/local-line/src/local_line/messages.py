@@ -70,7 +70,7 @@ def _text(value: Any, path: Path) -> Findings:
 
 
 def _placeholders(words: str, emojis: list[Any], path: Path) -> Findings:
-    """Each emoji stands in the place of a `$`; LINE counts places in UTF-16 units."""
+    """Each emoji replaces a `$`; LINE counts positions in UTF-16 units."""
     units = words.encode("utf-16-le", "surrogatepass")
     for place, emoji in enumerate(emojis):
         index = emoji.get("index") if isinstance(emoji, dict) else None
@@ -82,7 +82,7 @@ def _placeholders(words: str, emojis: list[Any], path: Path) -> Findings:
 
 
 def _buttons_text(template: Any, path: Path, *, plain: int, with_picture: int) -> Findings:
-    """Below a picture or a title there is less room."""
+    """With a picture or a title, the text must be shorter."""
     adorned = template.get("thumbnailImageUrl") or template.get("title")
     yield from text(with_picture if adorned else plain)(template.get("text"), (*path, "text"))
 
@@ -179,7 +179,7 @@ _messages = listed(_message, least=1, most=5)
 
 
 def check_messages(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """The messages of a request, all of which can be sent. Refusal: 400, and what is wrong."""
+    """Check the messages of a request. Refusal: 400, and what is wrong."""
     messages = body.get("messages")
     mistakes = list(_messages(messages, ("messages",)))
     if mistakes:
@@ -191,7 +191,7 @@ def check_messages(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def mistakes_in(messages: Any) -> Iterator[tuple[Path, Detail]]:
-    """All that is wrong with the messages of a request: where, and as LINE names it."""
+    """All errors in the messages of a request: where, and as LINE names them."""
     for each in _messages(messages, ("messages",)):
         yield each.path, Detail(each.dotted, each.message)
     for index, message in enumerate(messages if isinstance(messages, list) else ()):

@@ -30,7 +30,7 @@ KINDS = ("reply", "push", "multicast", "narrowcast", "broadcast")
 _QUOTABLE = ("text", "textV2", "sticker", "image", "video", "template", "flex")
 _MOST_RECIPIENTS = 500
 _NO_RECIPIENTS = 2
-"""LINE's code for a narrowcast that found too few people."""
+"""LINE's code for a narrowcast with too few recipients."""
 
 
 def api_routes(platform: Platform) -> list[ApiRoute]:
@@ -49,7 +49,7 @@ def api_routes(platform: Platform) -> list[ApiRoute]:
 
 
 class MessagingApi:
-    """What a bot says."""
+    """The routes that send messages."""
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
@@ -57,7 +57,7 @@ class MessagingApi:
     # ---- to one
 
     async def reply(self, asked: Asked) -> Response:
-        """The messages are in the chat that the token is for, which is spent by it."""
+        """Send messages to the chat of the reply token, which is used up."""
         if asked.header("x-line-retry-key") is not None:
             raise Refusal(400, "The retry key is not supported by this endpoint")
         body = await asked.json()
@@ -73,7 +73,7 @@ class MessagingApi:
         return done({"sentMessages": self._say(chat_id, messages, via="reply")})
 
     async def push(self, asked: Asked) -> Response:
-        """The messages are in that chat, once for each retry key."""
+        """Send messages to a chat, once for each retry key."""
         body = await asked.json()
         chat_id = body.get("to")
         if not isinstance(chat_id, str) or not is_id(chat_id):
@@ -93,7 +93,7 @@ class MessagingApi:
     # ---- to many
 
     async def multicast(self, asked: Asked) -> Response:
-        """The messages are in the chats of those users; who is none is not reported."""
+        """Send messages to these users; unknown ones are not reported."""
         body = await asked.json()
         users, messages, units = _users(body), check_messages(body), _units(body)
         key = self._new_retry_key(asked)
@@ -102,7 +102,7 @@ class MessagingApi:
         return done()
 
     async def broadcast(self, asked: Asked) -> Response:
-        """The messages are in the chat of every friend."""
+        """Send messages to every friend."""
         messages = check_messages(await asked.json())
         key = self._new_retry_key(asked)
         self._send(asked, "broadcast", self._platform.accounts.friends(), messages)
@@ -110,7 +110,7 @@ class MessagingApi:
         return done()
 
     async def narrowcast(self, asked: Asked) -> Response:
-        """The messages are in the chats of those friends; how it went is asked for later."""
+        """Send messages to the matching friends; `progress` tells the result."""
         body = await asked.json()
         messages = check_messages(body)
         users = self._narrowed(body)
@@ -123,7 +123,10 @@ class MessagingApi:
         return done(status=202)
 
     def _narrowed(self, body: Json) -> list[str]:
-        """No age and no area is known here: a demographic filter leaves nobody."""
+        """The recipients of a narrowcast.
+
+        Age and area are unknown: a demographic filter matches no user.
+        """
         platform, friends = self._platform, self._platform.accounts.friends()
         audiences, sendings = platform.audiences, platform.sendings
         reader = Recipients(
@@ -137,12 +140,12 @@ class MessagingApi:
         return [user for user in friends if user in chosen][: _limit(body, self._left())]
 
     def _left(self) -> int | None:
-        """What is left of the quota. None: there is no end."""
+        """The remaining quota. None: it is unlimited."""
         platform = self._platform
         return None if platform.quota is None else max(platform.quota - platform.used, 0)
 
     async def progress(self, asked: Asked) -> Response:
-        """How a narrowcast went. Refusal: 404, there was none."""
+        """Return the result of a narrowcast. Refusal: 404, there was none."""
         request_id = asked.query("requestId")
         if not request_id:
             raise wrong_parameter("requestId")
@@ -152,7 +155,7 @@ class MessagingApi:
         return done(_progress(sending))
 
     async def validate(self, asked: Asked) -> Response:
-        """Whether it could be sent; nothing is."""
+        """Check messages without sending them."""
         check_messages(await asked.json())
         return done()
 
@@ -188,7 +191,10 @@ class MessagingApi:
         self._platform.sendings.add(sending)
 
     def _new_retry_key(self, asked: Asked) -> str | None:
-        """None: there is none. Refusal: it is no UUID, or was accepted before."""
+        """The retry key of the call.
+
+        None: it has none. Refusal: it is not a UUID, or was accepted before.
+        """
         key = asked.header("x-line-retry-key")
         if key is None:
             return None
@@ -209,14 +215,14 @@ class MessagingApi:
             self._platform.retry_keys.accept(key, accepted)
 
     def _take_from_quota(self, cost: int) -> None:
-        """One message for everybody who gets it. Refusal: it is used up."""
+        """Count one message for each recipient. Refusal: the quota is used up."""
         platform = self._platform
         if platform.quota is not None and platform.used + cost > platform.quota:
             raise Refusal(429, "You have reached your monthly limit.")
         platform.used += cost
 
     def _say(self, chat_id: str, messages: list[Json], *, via: str) -> list[Json]:
-        """Somebody who has blocked the bot does not see it; the bot gets no error."""
+        """Send messages. A user who blocks the bot does not see them; the bot gets no error."""
         platform = self._platform
         person = platform.accounts.find(chat_id)
         sent: list[Json] = []
@@ -247,7 +253,7 @@ def _units(body: Json) -> tuple[str, ...]:
 
 
 def is_unit(value: Any) -> bool:
-    """True: it can be the name of an aggregation unit."""
+    """True: it is a valid name of an aggregation unit."""
     return (
         isinstance(value, str)
         and 1 <= len(value) <= 30
@@ -257,7 +263,7 @@ def is_unit(value: Any) -> bool:
 
 
 def _limit(body: Json, left: int | None) -> int | None:
-    """The most who may get it. None: all. Refusal: 400, that is no limit."""
+    """The most recipients. None: all. Refusal: 400, it is not valid."""
     limit = body.get("limit", {})
     most = limit.get("max") if isinstance(limit, dict) else 0
     if not isinstance(limit, dict) or (most is not None and (type(most) is not int or most < 1)):

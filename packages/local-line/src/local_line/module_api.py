@@ -1,6 +1,6 @@
-"""What only few accounts may do: module channels, and stickers for missions.
+"""Calls that only few accounts may make: module channels, and stickers for missions.
 
-LINE answers everybody else 403, and so does this. Chat control is a module channel's, too.
+LINE answers all other accounts 403, and so does this. Chat control needs a module channel, too.
 """
 
 from starlette.responses import Response

@@ -1,4 +1,4 @@
-"""The Flex pad: a JSON text as LINE would read it, and at which line it is wrong."""
+"""The Flex pad: a JSON text as LINE would read it, and in which line it is wrong."""
 
 import json
 import re
@@ -16,21 +16,21 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
 class Place(NamedTuple):
-    """Where something begins in a text; both count from 1."""
+    """A position in a text; line and column count from 1."""
 
     line: int
     column: int
 
 
 class Mistake(NamedTuple):
-    """What is wrong, in LINE's words, and where in the text."""
+    """An error, in LINE's words, and where in the text."""
 
     place: Place
     property: str
     message: str
 
     def json(self) -> Json:
-        """For the page."""
+        """The JSON for the page."""
         return self.place._asdict() | {"property": self.property, "message": self.message}
 
 
@@ -39,19 +39,19 @@ class Look:
     """What LINE would say about a text."""
 
     messages: list[Json]
-    """Those that can be sent; none, if there is a mistake."""
+    """The messages that can be sent; none, if there is an error."""
     refusal: str = ""
-    """The sentence of LINE's answer; empty: it takes them."""
+    """The message of LINE's refusal; empty: it accepts them."""
     mistakes: tuple[Mistake, ...] = ()
 
     def json(self) -> Json:
-        """For the page."""
+        """The JSON for the page."""
         mistakes = [mistake.json() for mistake in self.mistakes]
         return {"messages": self.messages, "refusal": self.refusal, "mistakes": mistakes}
 
 
 def look(text: str) -> Look:
-    """A Flex container, a message, a list of messages, or the body of a request with them."""
+    """Check a Flex container, a message, a list of messages, or the body of a request with them."""
     try:
         value = json.loads(text, parse_constant=_refuse)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # no half characters
@@ -83,7 +83,7 @@ def _unreadable(place: Place, why: str) -> Look:
 
 
 def _messages(value: Any) -> tuple[Any, Path]:
-    """The messages in *value*, and the path at which a request has what *value* is."""
+    """The messages in *value*, and the path of *value* in a request."""
     if isinstance(value, list):
         return value, ("messages",)
     if not isinstance(value, dict):
@@ -101,14 +101,14 @@ def _in_text(path: Path, before: Path) -> Path:
 
 
 def _nearest(places: dict[Path, Place], path: Path) -> Place:
-    """What is missing is reported at what it is missing in."""
+    """A missing field is reported at its parent."""
     while path and path not in places:
         path = path[:-1]
     return places.get(path, Place(1, 1))
 
 
 def positions(text: str) -> dict[Path, Place]:
-    """Where each value of a JSON text begins; what has a name, at its name."""
+    """Where each value of a JSON text begins; a named one, at its name."""
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
     found: dict[Path, Place] = {}
     steps: list[str | int | None] = []  # of an object whose next name was not read yet: None

@@ -1,4 +1,4 @@
-"""What the chat page asks for, checked: nothing is believed because a browser has sent it."""
+"""Input of the chat page, checked: a browser is not trusted."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _PARAMS = ("date", "time", "datetime")
 
 @dataclass(frozen=True)
 class PageInput:
-    """Who does something, where, how, and the rest of what was sent."""
+    """Who does something, where and how, and the other fields."""
 
     person: str
     place: str
@@ -28,7 +28,7 @@ class PageInput:
 
 
 def parsed(data: bytes) -> Any:
-    """A JSON text. 400: it is none."""
+    """Parse a JSON text. 400: it is not valid."""
     try:
         body = json.loads(data)
         json.dumps(body, ensure_ascii=False).encode()  # half a character cannot be sent on
@@ -38,7 +38,7 @@ def parsed(data: bytes) -> Any:
 
 
 def read(body: Any) -> PageInput:
-    """400: it is no object, or something in it cannot be."""
+    """Read the input. 400: it is not an object, or a field is not valid."""
     if not isinstance(body, dict):
         raise HTTPException(400, "The body must be a JSON object.")
     place, person = body.get("place", "private"), person_of(body.get("as", "ann"))
@@ -50,14 +50,14 @@ def read(body: Any) -> PageInput:
 
 
 def person_of(value: Any) -> str:
-    """400: there is no such person."""
+    """The person of that name. 400: it is unknown."""
     if value not in NAMES:
         raise HTTPException(400, f"as must be one of: {', '.join(NAMES)}.")
     return value
 
 
 def draft(verb: str, given: PageInput, bot: events.Mention) -> Draft:
-    """What the person does. 400: not like this. 404: nobody can do that."""
+    """The event for what the person does. 400: the input is not valid. 404: the verb is unknown."""
     if verb == "say":
         return _say(given, bot)
     if verb not in _VERBS:
@@ -81,12 +81,12 @@ def _tap(given: PageInput) -> Draft:
 
 
 def alias_of(given: PageInput) -> str:
-    """The menu that is switched to. 400: that is no name."""
+    """The alias of the menu to switch to. 400: it is not valid."""
     return _text(given, "alias", most=32)
 
 
 def switched(given: PageInput, status: str) -> Draft:
-    """The tap on what switches menus, and whether it did."""
+    """The event for a menu switch, and whether it succeeded."""
     params = {"newRichMenuAliasId": alias_of(given), "status": status}
     return events.postback(_text(given, "data", most=300, least=0), params=params)
 
@@ -123,7 +123,7 @@ _VERBS: dict[str, Callable[[PageInput], Draft]] = {
 
 
 def uploaded(content: Content) -> Draft:
-    """A file that somebody sends: as a picture, a video, a sound, or as what it is."""
+    """The event for an upload: a picture, video, voice message or file, by its media type."""
     kind = content.media_type.partition("/")[0]
     make = {"image": events.image, "video": events.video, "audio": events.audio}.get(kind)
     return make(content) if make is not None else events.file(content)
@@ -133,7 +133,7 @@ def uploaded(content: Content) -> Draft:
 
 
 def number_of(given: PageInput) -> int:
-    """Of a row of the wire view. 400: that is none."""
+    """The number of a row of the wire view. 400: it is not a number."""
     value: Any = given.facts.get("number")
     if type(value) is not int:
         raise HTTPException(400, "number must be the number of a row.")

@@ -1,4 +1,4 @@
-"""Long lists, a part at a time: `limit` and `start` of LINE's API, and its `next`."""
+"""Long lists, one page at a time: `limit` and `start` of LINE's API, and its `next`."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -12,7 +12,7 @@ T = TypeVar("T")
 def page_of(
     items: Sequence[T], asked: Asked, *, most: int, usual: int | None = None
 ) -> tuple[list[T], dict[str, str]]:
-    """The part that was asked for, and `{"next": …}` if there is more. Refusal: 400."""
+    """The requested page, and `{"next": …}` if there is more. Refusal: 400."""
     first = _number(asked, "start", 0, len(items))
     limit = _number(asked, "limit", usual or most, most, least=1)
     last = first + limit

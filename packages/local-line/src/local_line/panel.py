@@ -51,9 +51,9 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
 }
 _SHOWN = ("image/png", "image/jpeg", "image/gif", "image/webp", "video/", "audio/")
-"""What a browser may draw; all else is a file to save, or a page could be sent as one."""
+"""What a browser may draw; anything else is saved as a file, since it could be an HTML page."""
 _OF_ONE_CHAT = ("entry", "loading", "read", "unsent", "friendship", "menu")
-"""News for those alone who are in the chat."""
+"""News for the members of the chat only."""
 
 
 class ChatPanel:
@@ -66,7 +66,7 @@ class ChatPanel:
         api: Starlette | None = None,
         open_bot: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """*api*: what `create_api` made of the platform, if somebody else serves it as well.
+        """*api*: the result of `create_api` for the platform, if it is also served elsewhere.
 
         *open_bot* is awaited whenever a page is opened; OSError: there is no bot.
         """
@@ -89,7 +89,7 @@ class ChatPanel:
 
     @property
     def routes(self) -> list[BaseRoute]:
-        """What the panel answers, below its own path."""
+        """The routes of the panel, below its own path."""
         return [
             Route("/", self.page, methods=["GET"]),
             Route("/pad", self.pad, methods=["GET"]),
@@ -106,7 +106,7 @@ class ChatPanel:
         ]
 
     async def end_requests(self) -> None:
-        """Nobody watches any more: every stream ends now."""
+        """End all streams."""
         self._is_closing = True
         for window in self._windows:
             window.end()
@@ -114,28 +114,31 @@ class ChatPanel:
     # ---- what a browser draws
 
     async def page(self, request: Request) -> Response:
-        """The phones."""
+        """Serve the chat page."""
         return self._html(request, "chat.html")
 
     async def pad(self, request: Request) -> Response:
-        """Where messages are pasted, drawn and checked."""
+        """Serve the pad, on which messages are pasted, drawn and checked."""
         return self._html(request, "pad.html")
 
     async def menus(self, request: Request) -> Response:
-        """All rich menus."""
+        """Serve the page of all rich menus."""
         return self._html(request, "menus.html")
 
     def _html(self, request: Request, name: str) -> Response:
         return self.welcome(request, FileResponse(STATIC / name, headers=_HEADERS))
 
     def welcome(self, request: Request, response: Response) -> Response:
-        """*response*, which gives a new visitor a cookie. Links from other sites bring it, too."""
+        """Return *response*, with a cookie for a new visitor.
+
+        Links from other sites send it, too.
+        """
         if not _VISITOR.fullmatch(request.cookies.get(COOKIE, "")):
             response.set_cookie(COOKIE, secrets.token_hex(4), httponly=True, samesite="lax")
         return response
 
     async def picture(self, request: Request) -> Response:
-        """What a rich menu looks like."""
+        """Serve the picture of a rich menu."""
         self.visitor(request)
         try:
             picture = self.platform.menus.picture(request.path_params["menu_id"])
@@ -144,7 +147,7 @@ class ChatPanel:
         return _file(picture.data, picture.media_type)
 
     async def content(self, request: Request) -> Response:
-        """What somebody has sent, to those who are in the chat."""
+        """Serve the content of a message to the members of its chat."""
         visitor, message_id = self.visitor(request), request.path_params["message_id"]
         chats = [self.platform.chats.open(chat_id) for chat_id in visitor.chat_ids]
         is_theirs = any(entry.id == message_id for chat in chats for entry in chat.entries)
@@ -154,14 +157,14 @@ class ChatPanel:
         return _file(content.data, content.media_type)
 
     async def face(self, request: Request) -> Response:
-        """What the bot looks like."""
+        """Serve the picture of the bot."""
         picture = self.platform.channel.picture
         if picture is None:
             raise HTTPException(404, "The bot has no picture.")
         return _file(picture.data, picture.media_type)
 
     async def row(self, request: Request) -> Response:
-        """A webhook or a call in full."""
+        """Return a webhook or a call in full."""
         self.visitor(request)
         found = wire.find(self.platform.journal, request.path_params["number"])
         if found is None:
@@ -171,7 +174,7 @@ class ChatPanel:
     # ---- what people do
 
     async def act(self, request: Request) -> Response:
-        """A webhook leaves for it at once; the stream tells what becomes of it."""
+        """Send a webhook at once; its result arrives in the stream."""
         visitor = self.visitor(request)
         given = page_input.read(page_input.parsed(await request.body() or b"{}"))
         verb, phone = request.path_params["verb"], visitor.phones[given.person]
@@ -191,7 +194,7 @@ class ChatPanel:
         return JSONResponse({}, 202)
 
     async def upload(self, request: Request) -> Response:
-        """A file is sent: its name and type come with it, and *input* says by whom and where."""
+        """Send a file: its name and type come with it, and *input* says by whom and where."""
         visitor = self.visitor(request)
         given = page_input.read(page_input.parsed(request.query_params.get("input", "{}").encode()))
         phone = visitor.phones[given.person]
@@ -229,7 +232,7 @@ class ChatPanel:
         person.is_friend = True  # as in LINE's app, where a bot is added before it is written to
 
     def _switch(self, phone: Phone, alias: str) -> str:
-        """Another menu is on the phone; what LINE says about it."""
+        """Switch to another menu. Returns LINE's answer."""
         menus = self.platform.menus
         try:
             menus.link(phone.private.chat_id, menus.named(alias))
@@ -270,7 +273,7 @@ class ChatPanel:
     # ---- what a visitor sees
 
     def visitor(self, request: Request) -> Visitor:
-        """Whose browser it is. 400: the page was never opened here."""
+        """The visitor of this browser. 400: the page was never opened here."""
         cookie = request.cookies.get(COOKIE, "")
         if not _VISITOR.fullmatch(cookie):
             raise HTTPException(400, "Open the page first: it gives you a phone.")
@@ -317,7 +320,7 @@ class ChatPanel:
         return {"entries": entries, "loading": chat.loading(self.platform.clock())}
 
     def _drawn(self, entry: Json) -> Json:
-        """An entry with what is to be looked up for it: its coupon, and the names of mentions."""
+        """An entry with its coupon and the names of its mentions."""
         parts = entry["message"].get("substitution", {}).values()
         ids = {part["mentionee"].get("userId") for part in parts if part["type"] == "mention"}
         people = [person for id in ids if id and (person := self.platform.accounts.find(id))]
@@ -328,7 +331,7 @@ class ChatPanel:
     # ---- the stream
 
     async def watch(self, request: Request) -> Response:
-        """What happens to this person, as it happens."""
+        """Stream what happens to this person."""
         person = page_input.person_of(request.query_params.get("as", "ann"))
         visitor = self.visitor(request)
         return Stream(self._seen(visitor, visitor.phones[person]))
@@ -359,7 +362,7 @@ class ChatPanel:
         return ""
 
     def _update(self, visitor: Visitor, phone: Phone, news: News, window: Window) -> str:
-        """Empty: it is for another phone."""
+        """The data of a change for this phone. Empty: it is for another one."""
         if window.has_missed:
             window.clear()
             return _sse("state", self._state(visitor, phone))

@@ -28,10 +28,10 @@ from .tokens import LinkTokens, ReplyTokens, RetryKeys
 from .troubles import too_few
 
 REDELIVERED_AFTER = (1.0, 5.0, 20.0)
-"""Seconds until a webhook that failed is sent again, and again; LINE does not tell its own."""
+"""Seconds until a failed webhook is sent again, and again; LINE does not document its own."""
 
 _MOST_EVENTS = 10_000
-"""How many events are kept, to be delivered again."""
+"""How many events are stored for redelivery."""
 
 
 class Platform:
@@ -80,7 +80,7 @@ class Platform:
         self.retry_keys = RetryKeys()
         self.link_tokens = LinkTokens()
         self.read_tokens: dict[str, str] = {}
-        """Which chat a `markAsReadToken` is of."""
+        """The chats of `markAsReadToken`s."""
         self.logins = Logins(self.channel)
         self.liff_apps: dict[str, Json] = {}
         """The LIFF apps of the channel, by their ids."""
@@ -92,7 +92,7 @@ class Platform:
         self.rates = Rates(enabled=rate_limits)
         self.faults = Faults()
         self.me = Source.user(new_id("user"))
-        """The person who does what nobody else is named for."""
+        """The person who acts when a call names no `source`."""
         self._redelivered_after = tuple(redelivered_after)
         self._sender = WebhookSender(
             self.channel, timeout=webhook_timeout, clock=clock, begin=self.journal.begin
@@ -109,7 +109,7 @@ class Platform:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        """Webhooks under way are given up."""
+        """Give up webhooks under way."""
         for task in self._under_way:
             task.cancel()
         if self._under_way:
@@ -118,7 +118,7 @@ class Platform:
     # ---- what people do
 
     async def say(self, words: str, *, source: Source | None = None) -> Delivery:
-        """Somebody writes."""
+        """Send a text message."""
         return await self.send(events.text(words), source=source)
 
     async def tap(
@@ -129,7 +129,7 @@ class Platform:
         params: Json | None = None,
         source: Source | None = None,
     ) -> Delivery:
-        """Somebody taps a button, or an area of the rich menu, that stands for *data*."""
+        """Tap a button, or an area of the rich menu, with this postback *data*."""
         draft = events.postback(data, display_text=display_text, params=params)
         return await self.send(draft, source=source)
 
@@ -142,67 +142,67 @@ class Platform:
         address: str | None = None,
         source: Source | None = None,
     ) -> Delivery:
-        """Somebody shares a place."""
+        """Send a location."""
         draft = events.location(latitude, longitude, title=title, address=address)
         return await self.send(draft, source=source)
 
     async def follow(self, *, source: Source | None = None) -> Delivery:
-        """Somebody adds the bot, or takes back a block."""
+        """Add the bot as a friend, or unblock it."""
         return await self.send(self.following(source or self.me))
 
     async def unfollow(self, *, source: Source | None = None) -> Delivery:
-        """Somebody blocks the bot."""
+        """Block the bot."""
         return await self.send(self.unfollowing(source or self.me))
 
     async def join(self, *, source: Source) -> Delivery:
-        """The bot is invited to that group or room."""
+        """Invite the bot to that group or room."""
         return await self.send(events.join(), source=source)
 
     async def leave(self, *, source: Source) -> Delivery:
-        """The bot is removed from that group or room."""
+        """Remove the bot from that group or room."""
         return await self.send(events.leave(), source=source)
 
     async def unsend(self, message_id: str, *, source: Source | None = None) -> Delivery:
-        """Somebody takes back what they have sent."""
+        """Unsend a message."""
         return await self.send(events.unsend(message_id), source=source)
 
     async def send_picture(
         self, content: Content | None = None, *, source: Source | None = None
     ) -> Delivery:
-        """Somebody sends a picture, which the bot can download."""
+        """Send a picture, which the bot can download."""
         return await self.send(events.image(content), source=source)
 
     async def link_account(
         self, link_token: str, nonce: str, *, source: Source | None = None
     ) -> Delivery:
-        """Somebody has logged in at the bot's site and comes back with its *nonce*."""
+        """Link an account after a login at the bot's site, which has given the *nonce*."""
         person = source or self.me
         is_ok = self.link_tokens.spend(link_token, self.clock()) == person.chat_id
         return await self.send(events.account_link(nonce, is_ok=is_ok), source=person)
 
     def log_in(self, source: Source | None = None, *, nonce: str | None = None) -> Login:
-        """Somebody opens a LIFF page or logs in with LINE: the tokens that the page gets."""
+        """Log in with LINE or open a LIFF page. Returns the tokens that the page gets."""
         person = self.accounts.person((source or self.me).chat_id)
         return self.logins.log_in(person, self.clock(), nonce=nonce)
 
     async def batch(self, drafts: Sequence[Draft], *, source: Source | None = None) -> Delivery:
-        """All of it in one webhook."""
+        """Send several events in one webhook."""
         return await self.start(self.happen(drafts, source=source))
 
     async def send(self, draft: Draft, *, source: Source | None = None) -> Delivery:
-        """Anything of `events`, in a webhook of its own."""
+        """Send any event of `events`, in its own webhook."""
         return await self.batch([draft], source=source)
 
     async def redeliver(self, event_id: str, *, is_flagged: bool = True) -> Delivery:
-        """The same event again, *is_flagged* as such or not. KeyError: there was none."""
+        """Send the same event again, *is_flagged* as such or not. KeyError: it is unknown."""
         return await self.start_again(event_id, is_flagged=is_flagged)
 
     async def verify(self, url: str | None = None) -> Delivery:
-        """The button in LINE's console: a webhook without events. Not in the journal."""
+        """Send a webhook without events, as LINE's console does. Not in the journal."""
         return await self._sender.deliver(url or self.webhook_url, ())
 
     def somebody(self, name: str | None = None) -> Source:
-        """A new person, who is a friend of the bot; no event tells the bot so."""
+        """Create a person who is a friend of the bot, without an event."""
         source = Source.user(new_id("user"))
         person = self.accounts.person(source.chat_id)
         person.is_friend = True
@@ -210,19 +210,19 @@ class Platform:
         return source
 
     def is_channel_token(self, token: str) -> bool:
-        """True: whoever has it is the bot."""
+        """True: it is a valid channel access token of the bot."""
         is_console = same(token, self.channel.access_token)
         return is_console or self.logins.is_channels(token, self.clock())
 
     # ---- what can be seen of it
 
     def chat(self, source: Source | None = None) -> Chat:
-        """The conversation there: `entries`, `sent`, `quick_reply`, `loading`."""
+        """The conversation of that source: `entries`, `sent`, `quick_reply`, `loading`."""
         return self.chats.open((source or self.me).chat_id)
 
     @property
     def calls(self) -> list[Call]:
-        """What the bot has asked of the API, the oldest first."""
+        """The bot's calls to the API, the oldest first."""
         return list(self.journal.calls)
 
     @property
@@ -233,7 +233,7 @@ class Platform:
     async def wait_for_messages(
         self, number: int, *, source: Source | None = None, within: float = 30.0
     ) -> list[Json]:
-        """What the bot has sent there, as soon as there are *number*. TimeoutError: not in time."""
+        """Return the bot's messages, once there are *number*. TimeoutError: too late."""
         chat = self.chat(source)
         window = self.journal.open_window([chat.id])
         try:
@@ -249,13 +249,13 @@ class Platform:
     def fail_next(
         self, route: str, *, status: int | None = None, delay: float = 0.0, times: int = 1
     ) -> None:
-        """The next calls of *route* are refused with *status*, or done and answered late."""
+        """Refuse the next calls of *route* with *status*, or execute them and answer late."""
         self.faults.add(route, Fault(status, delay, times))
 
     # ---- how it is done
 
     def following(self, source: Source) -> Draft:
-        """This person is a friend now. ValueError: the bot is nowhere."""
+        """Make this person a friend, and return the event. ValueError: no webhook is set."""
         self._find_bot()
         person = self.accounts.person(source.chat_id)
         draft = events.follow(is_unblocked=person.has_blocked).by(source)
@@ -263,14 +263,14 @@ class Platform:
         return draft
 
     def unfollowing(self, source: Source) -> Draft:
-        """This person has blocked the bot now. ValueError: the bot is nowhere."""
+        """Let this person block the bot, and return the event. ValueError: no webhook is set."""
         self._find_bot()
         person = self.accounts.person(source.chat_id)
         person.is_friend, person.has_blocked = False, True
         return events.unfollow().by(source)
 
     def happen(self, drafts: Sequence[Draft], *, source: Source | None = None) -> list[Json]:
-        """It is in the chats, and there are events of it. ValueError: the bot is nowhere."""
+        """Add it to the chats, and return its events. ValueError: no webhook is set."""
         self._find_bot()
         return [self._happen(draft, draft.source or source or self.me) for draft in drafts]
 
@@ -281,21 +281,21 @@ class Platform:
     def start(
         self, made: list[Json], *, redelivery: bool | None = None
     ) -> "asyncio.Task[Delivery]":
-        """One webhook with all of it leaves now."""
+        """Send one webhook with all events now."""
         again = self.redelivery if redelivery is None else redelivery
         return self._spawn(self._deliver(made, redelivery=again))
 
     def start_again(self, event_id: str, *, is_flagged: bool = True) -> "asyncio.Task[Delivery]":
-        """The event leaves once more, now. KeyError: there was none."""
+        """Send the event once more now. KeyError: it is unknown."""
         return self._spawn(self._repeat([self._events[event_id]], is_flagged=is_flagged))
 
     def repeat(self, delivery: Delivery) -> "asyncio.Task[Delivery]":
-        """The same webhook leaves once more, now: a duplicate that says nothing of it."""
+        """Send the same webhook once more now, without the flag of a redelivery."""
         made = [event | {"deliveryContext": {"isRedelivery": False}} for event in delivery.events]
         return self._spawn(self._repeat(made, is_flagged=False))
 
     def _happen(self, draft: Draft, source: Source) -> Json:
-        """It is in the chat, and an event of it is made."""
+        """Add it to the chat, and return its event."""
         now = self.clock()
         self.accounts.meet(source)
         stamp = self._stamp(now)
@@ -353,12 +353,12 @@ class Platform:
         )  # fmt: skip
 
     def next_number(self) -> str:
-        """The id of a message."""
+        """Return the id of a new message."""
         self.last_number += 1
         return str(self.last_number)
 
     def add_entry(self, chat_id: str, entry: Entry) -> None:
-        """It is in the chat, and those who watch see it."""
+        """Add a message to the chat, and show it to those who watch."""
         self.chats.open(chat_id).add(entry)
         self.journal.tell(News("entry", entry.json(), chat_id))
 
@@ -394,6 +394,6 @@ class Platform:
 
 
 def chat_of(event: Json) -> str:
-    """Where it happened."""
+    """The chat of an event."""
     source = event["source"]
     return source[f"{source['type']}Id"]

@@ -1,6 +1,6 @@
-"""The processes of a program: which there are, where they listen, and how all of them end.
+"""The processes of a program: which there are, where they listen, and how they end.
 
-Also executed as a file, without the rest of the package: the watch of `watched`.
+Also executed as a file, without the rest of the package: the watcher of `watched`.
 """
 
 import os
@@ -20,7 +20,7 @@ _LOOK = 0.05
 
 @contextmanager
 def watched(pid: int, folder: Path) -> Iterator[None]:
-    """If this process is killed meanwhile, the program and *folder* go all the same."""
+    """If this process is killed meanwhile, end the program and remove *folder* all the same."""
     if sys.platform == "win32":
         yield
         return
@@ -34,7 +34,7 @@ def watched(pid: int, folder: Path) -> Iterator[None]:
 
 
 def end(pid: int, grace: float) -> None:
-    """That process, and what it has started: `go run` and reloaders do not end it themselves."""
+    """End that process and its children: `go run` and reloaders do not end theirs."""
     running = family(pid)
     _signal(running, signal.SIGTERM)
     latest = time.monotonic() + grace
@@ -46,7 +46,7 @@ def end(pid: int, grace: float) -> None:
 
 
 def family(pid: int) -> set[int]:
-    """That process and, on Linux, all below it."""
+    """That process and, on Linux, all its descendants."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -61,7 +61,7 @@ def family(pid: int) -> set[int]:
 
 
 def listening(pid: int) -> list[int]:
-    """The ports at which that process and its children listen; on Linux."""
+    """The ports on which that process and its children listen; on Linux."""
     inodes = {inode for each in family(pid) for inode in _sockets(each)}
     return sorted(port for inode, port in _listeners() if inode in inodes)
 

@@ -21,7 +21,7 @@ from .proxy import Ports, proxied
 PATHS = ("/callback", "/webhook", "/", "/linewebhook", "/line/webhook", "/api/webhook", "/line",
          "/api/line/webhook", "/bot", "/webhooks/line", "/line/callback", "/api/callback",
          "/callback/", "/webhook/", "/callback.php", "/webhook.php", "/bot.php")  # fmt: skip
-"""Where bots listen; the first that takes a signed webhook without events is it."""
+"""Where bots listen; the first path that accepts a signed webhook without events is used."""
 _PREFIXES = ("LINE_", "", "LINE_BOT_", "LINEBOT_")
 SECRETS = (*(f"{each}CHANNEL_SECRET" for each in _PREFIXES), "LINE_SECRET", "ChannelSecret")
 TOKENS = (
@@ -32,13 +32,13 @@ TOKENS = (
 _DIRECT = ("NO_PROXY", "no_proxy")
 _HOOKS = Path(__file__).parent / "hooks"
 _LOOK = 0.3
-"""Seconds between two looks at the ports of the program."""
+"""Seconds between two checks of the ports of the program."""
 _LONGEST_LOOK = 5.0
-"""The same, while none of them takes a webhook: each look is in the bot's log."""
+"""The same, while none of them accepts a webhook: each check appears in the bot's log."""
 
 
 async def run_program(line: LocalLine, command: Sequence[str], *, finds_webhook: bool) -> int:
-    """Its exit code. OSError: it cannot be started."""
+    """Run the program and return its exit code. OSError: it cannot be started."""
     with TemporaryDirectory(prefix="local-line-") as name:
         context = issue(Path(name))
         port = int(line.api_base.rpartition(":")[2])
@@ -48,7 +48,7 @@ async def run_program(line: LocalLine, command: Sequence[str], *, finds_webhook:
 
 
 def _upstream(usual: Mapping[str, str]) -> str:
-    """The proxy by which the program would reach other hosts; or nothing."""
+    """The proxy by which the program would reach other hosts, if any."""
     if any(usual.get(name) == "*" for name in _DIRECT):
         return ""
     names = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
@@ -69,7 +69,7 @@ def _is_of_line(name: str) -> bool:
 def environment(
     line: LocalLine, folder: Path, ports: Ports, usual: Mapping[str, str]
 ) -> dict[str, str]:
-    """What the program gets; what it has already and needs not to change stays."""
+    """The environment of the program; only what must change is changed."""
     proxy, bundle = f"http://127.0.0.1:{ports.proxy}", str(folder / "bundle.pem")
     made = dict.fromkeys(SECRETS, line.channel.secret)
     made |= dict.fromkeys(TOKENS, line.channel.access_token)
@@ -138,7 +138,7 @@ async def _follow(line: LocalLine, pid: int, usual: int) -> None:
 
 
 async def first_webhook(line: LocalLine, ports: Sequence[int]) -> str:
-    """The address of the first that takes a signed webhook without events; or nothing."""
+    """The address of the first path that accepts a signed webhook without events, if any."""
     path = urlsplit(line.webhook_url).path
     for port in ports:
         for each in dict.fromkeys([path or PATHS[0], *PATHS]):
@@ -162,7 +162,7 @@ def _report(found: str, refused: Collection[int]) -> None:
 
 
 def _ports(pid: int, usual: int) -> list[int]:
-    """Where it listens; elsewhere than on Linux, *usual*."""
+    """The ports on which it listens; on other systems than Linux, *usual*."""
     if sys.platform == "linux":
         return processes.listening(pid)
     with closing(socket.socket()) as probe:
@@ -171,7 +171,7 @@ def _ports(pid: int, usual: int) -> list[int]:
 
 
 def free_port() -> int:
-    """One at which nothing listens now."""
+    """A port on which nothing listens now."""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

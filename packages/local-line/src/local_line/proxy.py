@@ -15,7 +15,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Ports:
-    """Where both listen."""
+    """The ports of both."""
 
     def __init__(self, tls: int, proxy: int) -> None:
         self.tls, self.proxy = tls, proxy
@@ -23,7 +23,7 @@ class Ports:
 
 @asynccontextmanager
 async def proxied(api_port: int, context: ssl.SSLContext, upstream: str) -> AsyncIterator[Ports]:
-    """Until the end. *upstream*: the proxy for other hosts, its URL or nothing."""
+    """Serve both until the end. *upstream*: the URL of the proxy for other hosts, if any."""
     door = _Door(api_port, upstream)
     async with AsyncExitStack() as stack:
         tls = await stack.enter_async_context(_listening(door.serve_line, context))
@@ -120,7 +120,7 @@ class _Door:
 
 
 def _authorization(proxy: SplitResult) -> bytes:
-    """The header for the name and the password in its URL; they are not given to the program."""
+    """The header for the name and the password in its URL, which the program does not get."""
     if proxy.username is None:
         return b""
     pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
@@ -132,7 +132,7 @@ def _is_connection(line: bytes) -> bool:
 
 
 async def _join(one: Streams, other: Streams) -> None:
-    """Both ways, until both have ended."""
+    """Copy in both directions, until both have ended."""
     try:
         await asyncio.gather(_copy(one[0], other[1]), _copy(other[0], one[1]))
     finally:

@@ -1,10 +1,10 @@
-"""How often a route of the API may be called, as LINE's reference has it."""
+"""How often a route of the API may be called, by LINE's reference."""
 
 from collections import deque
 
 _HOUR, _MINUTE, _SECOND = 3600.0, 60.0, 1.0
 USUAL = (2000, _SECOND)
-"""What every route allows that is not named below: so many calls in so many seconds."""
+"""The limit of every route that is not named below: calls and seconds."""
 
 _AUDIENCE = "/v2/bot/audienceGroup"
 _MENU = "/v2/bot/richmenu"
@@ -51,14 +51,17 @@ LIMITS: dict[tuple[str, str], tuple[int, float]] = {
 
 
 class Rates:
-    """The calls of late, by route. LINE counts by method and route, whatever is asked of whom."""
+    """The recent calls, by method and route, as LINE counts them."""
 
     def __init__(self, *, enabled: bool) -> None:
         self._enabled = enabled
         self._calls: dict[tuple[str, str], deque[float]] = {}
 
     def admit(self, method: str, route: str, now: float) -> bool:
-        """True: it is not too often, and counts. False: it does not count."""
+        """True: the call is within the limit, and is counted.
+
+        False: it is refused, and not counted.
+        """
         if not self._enabled:
             return True
         most, window = LIMITS.get((method, route), USUAL)

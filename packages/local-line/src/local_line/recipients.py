@@ -1,4 +1,4 @@
-"""Whom a narrowcast goes to: LINE's recipient objects, read as sets of users."""
+"""The recipients of a narrowcast: LINE's recipient objects, read as sets of users."""
 
 from collections.abc import Callable, Set
 from typing import Any
@@ -10,7 +10,7 @@ Json = dict[str, Any]
 
 
 class Recipients:
-    """Reads recipient objects: what an audience or an earlier call stands for is handed in."""
+    """Reads recipient objects; audiences and earlier calls are looked up by the given functions."""
 
     def __init__(
         self,
@@ -24,7 +24,10 @@ class Recipients:
         self._earlier = earlier
 
     def read(self, recipient: Any, path: str = "recipient") -> Users:
-        """Those friends. Refusal: 400, it is no recipient object, or names what is not there."""
+        """The matching friends.
+
+        Refusal: 400, it is not a recipient object, or names an unknown one.
+        """
         kind = recipient.get("type") if isinstance(recipient, dict) else None
         if kind == "audience":
             return self._found(self._audience, recipient.get("audienceGroupId"), int, path)

@@ -1,4 +1,4 @@
-"""What LINE's API says when it does not do what it is asked to."""
+"""The refusals of LINE's API."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -7,14 +7,14 @@ from starlette.responses import JSONResponse, Response
 
 
 class Detail(NamedTuple):
-    """One thing that is wrong, and where."""
+    """One error, and where."""
 
     property: str
     message: str
 
 
 class Refusal(Exception):
-    """The answer to a call is this status and sentence."""
+    """Refuses a call with this status and message."""
 
     def __init__(
         self,
@@ -41,22 +41,22 @@ class Refusal(Exception):
 
 
 def wrong_body(details: Sequence[Detail]) -> Refusal:
-    """400, with the number of mistakes and each of them by the name of its property."""
+    """400, with the number of errors and each of them by its property."""
     return Refusal(400, f"The request body has {len(details)} error(s)", details)
 
 
 def wrong_property(name: str) -> Refusal:
-    """400, for a property that is of no use at all."""
+    """400, for a property that is not valid at all."""
     return Refusal(
         400, f"The property, '{name}', in the request body is invalid (line: -, column: -)"
     )
 
 
 def wrong_parameter(name: str) -> Refusal:
-    """400, for a part of the address."""
+    """400, for a path parameter."""
     return Refusal(400, f"The value for the '{name}' parameter is invalid")
 
 
 def not_found(message: str = "Not found") -> Refusal:
-    """404. Rich menus say what there is none of, and that there is nothing more to say."""
+    """404. For rich menus, with the reason and empty details."""
     return Refusal(404, message, None if message == "Not found" else ())

@@ -1,4 +1,4 @@
-"""Rich menus over HTTP: made, checked, drawn on, shown to all or to one, and named.
+"""Rich menus over HTTP: create, check, upload pictures, link and name them.
 
 /v2/bot/richmenu…, /v2/bot/user/all/richmenu…, /v2/bot/user/{userId}/richmenu…
 """
@@ -17,7 +17,7 @@ from .sources import is_id
 
 
 def api_routes(platform: Platform) -> list[ApiRoute]:
-    """The routes; what is fixed stands before what is not."""
+    """The routes; fixed paths come before those with parameters."""
     api = RichMenuApi(platform)
     menu, alias = "/v2/bot/richmenu", "/v2/bot/richmenu/alias"
     everybody, one = "/v2/bot/user/all/richmenu", "/v2/bot/user/{userId}/richmenu"
@@ -59,36 +59,36 @@ class RichMenuApi:
         return self._platform.menus
 
     def _changed(self) -> Response:
-        """Everybody should look at their menu again."""
+        """Make all pages reload their menu."""
         self._platform.journal.tell(News("menu", {}, None))
         return done()
 
     # ---- the menus
 
     async def create(self, asked: Asked) -> Response:
-        """A new one, without a picture yet."""
+        """Create a menu, without a picture yet."""
         return done({"richMenuId": self._menus.create(check_menu(await asked.json()))})
 
     async def validate(self, asked: Asked) -> Response:
-        """Whether it could be made; nothing is."""
+        """Check a menu without creating it."""
         check_menu(await asked.json())
         return done()
 
     async def list_all(self, asked: Asked) -> Response:
-        """All of them."""
+        """List all menus."""
         return done({"richmenus": self._menus.all()})
 
     async def get(self, asked: Asked) -> Response:
-        """One of them."""
+        """Return a menu."""
         return done(self._menus.get(asked.part("richMenuId")))
 
     async def delete(self, asked: Asked) -> Response:
-        """It is gone, from every phone, too."""
+        """Delete a menu, also from every phone."""
         self._menus.delete(asked.part("richMenuId"))
         return self._changed()
 
     async def upload(self, asked: Asked) -> Response:
-        """Its picture; it can have only one, for ever."""
+        """Upload its picture, which cannot be replaced."""
         menu_id = asked.part("richMenuId")
         self._menus.get(menu_id)
         picture = check_picture(await asked.data(), asked.media_type)
@@ -96,42 +96,42 @@ class RichMenuApi:
         return done()
 
     async def download(self, asked: Asked) -> Response:
-        """Its picture."""
+        """Return its picture."""
         picture = self._menus.picture(asked.part("richMenuId"))
         return Response(picture.data, media_type=picture.media_type)
 
     # ---- who sees it
 
     async def get_default(self, asked: Asked) -> Response:
-        """What everybody sees."""
+        """Return the default menu."""
         return done({"richMenuId": self._menus.default})
 
     async def set_default(self, asked: Asked) -> Response:
-        """Everybody sees it."""
+        """Make it the default menu."""
         self._menus.set_default(asked.part("richMenuId"))
         return self._changed()
 
     async def cancel_default(self, asked: Asked) -> Response:
-        """Nobody sees it."""
+        """Remove the default menu."""
         self._menus.cancel_default()
         return self._changed()
 
     async def get_linked(self, asked: Asked) -> Response:
-        """What this person sees, and not everybody."""
+        """Return the menu that is linked to this user."""
         return done({"richMenuId": self._menus.linked(asked.user())})
 
     async def link(self, asked: Asked) -> Response:
-        """This person sees it."""
+        """Link a menu to this user."""
         self._menus.link(asked.user(), asked.part("richMenuId"))
         return self._changed()
 
     async def unlink(self, asked: Asked) -> Response:
-        """This person sees what everybody sees."""
+        """Unlink the menu of this user, who then sees the default."""
         self._menus.unlink(asked.user())
         return self._changed()
 
     async def link_many(self, asked: Asked) -> Response:
-        """These people see it."""
+        """Link a menu to these users."""
         body = await asked.json()
         for user_id in _users(body):
             self._menus.link(user_id, _word(body, "richMenuId"))
@@ -139,7 +139,7 @@ class RichMenuApi:
         return done(status=202)
 
     async def unlink_many(self, asked: Asked) -> Response:
-        """These people see what everybody sees."""
+        """Unlink the menus of these users."""
         for user_id in _users(await asked.json()):
             self._menus.unlink(user_id)
         self._changed()
@@ -148,7 +148,7 @@ class RichMenuApi:
     # ---- all at once
 
     async def batch(self, asked: Asked) -> Response:
-        """Who sees one menu sees another from now on, or none."""
+        """Replace or unlink a menu for all its users."""
         operations = check_operations(await asked.json())
         for operation in operations:
             self._menus.replace(operation)
@@ -157,12 +157,12 @@ class RichMenuApi:
         return done(status=202)
 
     async def validate_batch(self, asked: Asked) -> Response:
-        """Whether it could be done; nothing is."""
+        """Check a batch without executing it."""
         check_operations(await asked.json())
         return done()
 
     async def batch_progress(self, asked: Asked) -> Response:
-        """How it went. Refusal: 404, there was none."""
+        """Return the progress of a batch. Refusal: 404, there was none."""
         request_id = asked.query("requestId")
         if not request_id:
             raise wrong_parameter("requestId")
@@ -172,30 +172,30 @@ class RichMenuApi:
     # ---- other names
 
     async def create_alias(self, asked: Asked) -> Response:
-        """A new name for a menu."""
+        """Create an alias of a menu."""
         body = await asked.json()
         alias = _word(body, "richMenuAliasId", most=32)
         self._menus.name(alias, _word(body, "richMenuId"), is_new=True)
         return done()
 
     async def update_alias(self, asked: Asked) -> Response:
-        """The name means another menu now."""
+        """Let an alias refer to another menu."""
         menu_id = _word(await asked.json(), "richMenuId")
         self._menus.name(asked.part("aliasId"), menu_id, is_new=False)
         return done()
 
     async def get_alias(self, asked: Asked) -> Response:
-        """What the name means."""
+        """Return the menu of an alias."""
         alias = asked.part("aliasId")
         return done({"richMenuAliasId": alias, "richMenuId": self._menus.named(alias)})
 
     async def list_aliases(self, asked: Asked) -> Response:
-        """All names."""
+        """List all aliases."""
         names = self._menus.names().items()
         return done({"aliases": [{"richMenuAliasId": a, "richMenuId": m} for a, m in names]})
 
     async def delete_alias(self, asked: Asked) -> Response:
-        """The name means nothing any more."""
+        """Delete an alias."""
         self._menus.forget_name(asked.part("aliasId"))
         return done()
 

@@ -1,4 +1,4 @@
-"""Rich menus: the JSON, its picture, who sees which one, and their other names."""
+"""Rich menus: the JSON, the pictures, who sees which one, and their aliases."""
 
 import io
 import secrets
@@ -27,7 +27,7 @@ Json = dict[str, Any]
 MOST_MENUS = 1000
 LARGEST_IMAGE = 1024 * 1024
 _FLATTEST = 1.45
-"""Width by height, at least."""
+"""The smallest ratio of width to height."""
 FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG"}
 
 
@@ -46,7 +46,7 @@ _menu = fields(_REQUIRED, {})
 
 
 def check_menu(body: Json) -> Json:
-    """A rich menu that can be made. Refusal: 400, and what is wrong with it."""
+    """Check a rich menu. Refusal: 400, and what is wrong with it."""
     mistakes = list(_menu(body, ())) or list(_proportions(body))
     if mistakes:
         raise wrong_body([Detail(each.dotted, each.message) for each in mistakes])
@@ -62,7 +62,7 @@ def _proportions(body: Json) -> Findings:
 
 
 def _inside(bounds: Json, size: Json, path: Path) -> Findings:
-    """An area begins inside of the menu; it may reach beyond, as in LINE's own example of tabs."""
+    """An area must begin inside the menu; it may extend beyond, as in LINE's example of tabs."""
     for start, length in (("x", "width"), ("y", "height")):
         if not bounds[length]:
             yield Finding((*path, length), "must be greater than or equal to 1")
@@ -70,7 +70,7 @@ def _inside(bounds: Json, size: Json, path: Path) -> Findings:
             yield Finding(path, f"must be inside of the {length} of the rich menu")
 
 
-# ---- changes for everybody who sees a menu
+# ---- changes for all users of a menu
 
 _menu_id = text(100)
 _OPERATIONS: dict[str, Check] = {
@@ -82,7 +82,7 @@ _operations = listed(by_type(_OPERATIONS), least=1, most=1000)
 
 
 def check_operations(body: Json) -> list[Json]:
-    """The operations of a batch. Refusal: 400, and what is wrong with them."""
+    """Check the operations of a batch. Refusal: 400, and what is wrong with them."""
     mistakes = list(_operations(body.get("operations"), ("operations",)))
     if mistakes:
         raise wrong_body([Detail(each.dotted, each.message) for each in mistakes])
@@ -94,14 +94,14 @@ def check_operations(body: Json) -> list[Json]:
 
 @dataclass(frozen=True)
 class Picture:
-    """What a rich menu looks like."""
+    """The picture of a rich menu."""
 
     data: bytes
     media_type: str
 
 
 def check_picture(data: bytes, media_type: str) -> Picture:
-    """A picture that a rich menu can have. Refusal: 400, 413 or 415."""
+    """Check a picture for a rich menu. Refusal: 400, 413 or 415."""
     if media_type not in FORMATS:
         raise Refusal(415, f"The content type, {media_type}, is not supported")
     if len(data) > LARGEST_IMAGE:
@@ -113,7 +113,7 @@ def check_picture(data: bytes, media_type: str) -> Picture:
 
 
 def _measured(data: bytes, format: str) -> tuple[int, int]:
-    """From its head; it is not unpacked."""
+    """Width and height, from its header; it is not unpacked."""
     try:
         with Image.open(io.BytesIO(data), formats=[format]) as image:
             return image.size
@@ -125,7 +125,7 @@ def _measured(data: bytes, format: str) -> tuple[int, int]:
 
 
 class RichMenus:
-    """The menus of one bot: made once and never changed."""
+    """The menus of one bot: they never change once created."""
 
     def __init__(self) -> None:
         self._menus: dict[str, Json] = {}
@@ -145,7 +145,7 @@ class RichMenus:
         return facts | {"aliases": self._aliases, "pictures": pictures}
 
     def restore(self, facts: Json) -> None:
-        """As they were when `snapshot` was called."""
+        """Restore what `snapshot` has returned."""
         self._menus, self._default = facts["menus"], facts["default"]
         self._linked, self._aliases = facts["linked"], facts["aliases"]
         self._pictures = {
@@ -154,7 +154,7 @@ class RichMenus:
         }
 
     def create(self, menu: Json) -> str:
-        """Its id. Refusal: there are too many."""
+        """Create a menu and return its id. Refusal: there are too many."""
         if len(self._menus) >= MOST_MENUS:
             raise Refusal(400, "The maximum number of rich menus has been reached")
         menu_id = f"richmenu-{secrets.token_hex(16)}"
@@ -162,17 +162,17 @@ class RichMenus:
         return menu_id
 
     def all(self) -> list[Json]:
-        """The oldest first."""
+        """All menus, the oldest first."""
         return list(self._menus.values())
 
     def get(self, menu_id: str) -> Json:
-        """Refusal: there is none."""
+        """Return a menu. Refusal: there is none."""
         if menu_id not in self._menus:
             raise not_found("richmenu not found")
         return self._menus[menu_id]
 
     def delete(self, menu_id: str) -> None:
-        """Nobody sees it any more. Refusal: there is none."""
+        """Delete a menu with its picture, links and aliases. Refusal: there is none."""
         self.get(menu_id)
         del self._menus[menu_id]
         self._pictures.pop(menu_id, None)
@@ -183,14 +183,14 @@ class RichMenus:
     # ---- its picture
 
     def upload(self, menu_id: str, picture: Picture) -> None:
-        """Refusal: it has one already, which cannot be replaced."""
+        """Set its picture. Refusal: it already has one, which cannot be replaced."""
         self.get(menu_id)
         if menu_id in self._pictures:
             raise Refusal(400, "An image has already been uploaded to the richmenu")
         self._pictures[menu_id] = picture
 
     def picture(self, menu_id: str) -> Picture:
-        """Refusal: there is no menu, or it has none."""
+        """Return its picture. Refusal: there is no menu, or it has none."""
         if menu_id not in self._pictures:
             raise not_found()
         return self._pictures[menu_id]
@@ -206,31 +206,31 @@ class RichMenus:
 
     @property
     def default(self) -> str:
-        """What everybody sees. Refusal: there is none."""
+        """The default menu. Refusal: there is none."""
         if self._default is None:
             raise not_found("no default richmenu")
         return self._default
 
     def set_default(self, menu_id: str) -> None:
-        """Everybody sees it who has no menu of their own. Refusal: it is not there or not ready."""
+        """Show it to all users without a linked menu. Refusal: it is unknown or has no picture."""
         self._default = self._ready(menu_id)
 
     def cancel_default(self) -> None:
-        """Nobody sees a menu who has none of their own."""
+        """Show no menu to users without a linked one."""
         self._default = None
 
     def link(self, user_id: str, menu_id: str) -> None:
-        """This person sees it, whatever the others see."""
+        """Link a menu to this user."""
         self._linked[user_id] = self._ready(menu_id)
 
     def linked(self, user_id: str) -> str:
-        """This person's own menu. Refusal: there is none."""
+        """The menu that is linked to this user. Refusal: there is none."""
         if user_id not in self._linked:
             raise not_found("the user has no richmenu")
         return self._linked[user_id]
 
     def unlink(self, user_id: str) -> None:
-        """This person sees what everybody sees."""
+        """Unlink the menu of this user, who then sees the default."""
         self._linked.pop(user_id, None)
 
     def seen_by(self, user_id: str) -> Json | None:
@@ -239,7 +239,7 @@ class RichMenus:
         return self._menus.get(menu_id) if menu_id else None
 
     def replace(self, operation: Json) -> None:
-        """Who has this menu of their own has that one, or none. Refusal: it is not ready."""
+        """Replace or unlink a menu for all its users. Refusal: the new one is not ready."""
         if operation["type"] == "unlinkAll":
             self._linked = {}
             return
@@ -251,11 +251,11 @@ class RichMenus:
                 self.unlink(user)
 
     def note_batch(self, request_id: str, at: float) -> None:
-        """It is done."""
+        """Record that a batch was done."""
         self._batches[request_id] = at
 
     def batch(self, request_id: str) -> float:
-        """When it was done. Refusal: 404, there was none."""
+        """When a batch was done. Refusal: 404, there was none."""
         if request_id not in self._batches:
             raise not_found()
         return self._batches[request_id]
@@ -263,7 +263,7 @@ class RichMenus:
     # ---- other names
 
     def name(self, alias: str, menu_id: str, *, is_new: bool) -> None:
-        """*alias* means that menu now. Refusal: new and taken, or not new and unknown."""
+        """Let *alias* refer to that menu. Refusal: new and taken, or not new and unknown."""
         if is_new and alias in self._aliases:
             raise Refusal(400, "conflict richmenu alias id", ())
         if not is_new:
@@ -273,16 +273,16 @@ class RichMenus:
         self._aliases[alias] = menu_id
 
     def named(self, alias: str) -> str:
-        """The menu of that name. Refusal: there is none."""
+        """The menu of that alias. Refusal: there is none."""
         if alias not in self._aliases:
             raise not_found("richmenu alias not found")
         return self._aliases[alias]
 
     def forget_name(self, alias: str) -> None:
-        """Refusal: nothing has that name."""
+        """Delete an alias. Refusal: there is none."""
         self.named(alias)
         del self._aliases[alias]
 
     def names(self) -> dict[str, str]:
-        """All other names, and what they mean."""
+        """All aliases, and their menus."""
         return dict(self._aliases)

@@ -26,7 +26,7 @@ async def _to_the_page(request: Request) -> Response:
 
 
 def create_page(panel: ChatPanel) -> Starlette:
-    """An app of nothing but the chat and LINE's API."""
+    """An app with only the chat and LINE's API."""
     return Starlette(routes=chat_routes(panel), exception_handlers={HTTPException: _sentence})
 
 

@@ -20,29 +20,29 @@ class Sending:
     recipients: tuple[str, ...]
     units: tuple[str, ...] = ()
     failure: int | None = None
-    """Of a narrowcast that went to nobody: LINE's error code."""
+    """LINE's error code of a narrowcast without recipients."""
 
 
 class Sendings:
-    """The calls of late, by the id of the request, and how many messages went out on which day."""
+    """The recent calls, by request id, and how many messages were sent on each day."""
 
     def __init__(self) -> None:
         self._sendings: dict[str, Sending] = {}
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def add(self, sending: Sending) -> None:
-        """It was sent."""
+        """Record a call that has sent messages."""
         self._sendings[sending.request_id] = sending
         self._counts[sending.kind, day_of(sending.at)] += len(sending.recipients)
         if len(self._sendings) > _KEPT:
             del self._sendings[next(iter(self._sendings))]
 
     def find(self, request_id: str) -> Sending | None:
-        """None: there was no such call, or it is long ago."""
+        """Return a call. None: it is unknown, or too long ago."""
         return self._sendings.get(request_id)
 
     def count(self, kind: str, day: str) -> int:
-        """How many messages of that kind went out on that day, one for each who got it."""
+        """How many messages of that kind were sent on that day, one for each recipient."""
         return self._counts[kind, day]
 
     def units(self, month: str) -> list[str]:
@@ -57,7 +57,7 @@ def day_of(at: float) -> str:
 
 
 def is_day(text: str | None) -> bool:
-    """True: it is written like a day, and there is one."""
+    """True: it is an existing day in this format."""
     if text is None or len(text) != 8 or not text.isascii() or not text.isdigit():
         return False
     try:

@@ -9,7 +9,7 @@ _LETTER = {"user": "U", "group": "C", "room": "R"}
 
 
 def new_id(kind: str) -> str:
-    """An id that nobody has: `U…` for a user, `C…` for a group, `R…` for a room."""
+    """A new id: `U…` for a user, `C…` for a group, `R…` for a room."""
     return _LETTER[kind] + secrets.token_hex(16)
 
 
@@ -20,7 +20,7 @@ def is_id(value: object, kinds: str = "UCR") -> bool:
 
 @dataclass(frozen=True)
 class Source:
-    """The place where something was said, and by whom."""
+    """The chat of an event, and the user."""
 
     kind: str
     chat_id: str
@@ -33,16 +33,16 @@ class Source:
 
     @classmethod
     def group(cls, group_id: str, user_id: str | None = None) -> "Source":
-        """A group. Without *user_id*: somebody of whom LINE tells no id."""
+        """A group. Without *user_id*: a member whose id LINE does not tell."""
         return cls("group", group_id, user_id)
 
     @classmethod
     def room(cls, room_id: str, user_id: str | None = None) -> "Source":
-        """A chat of several people that is no group."""
+        """A chat of several people that is not a group."""
         return cls("room", room_id, user_id)
 
     def json(self) -> dict[str, str]:
-        """As it stands in an event."""
+        """The JSON of an event."""
         facts = {"type": self.kind, f"{self.kind}Id": self.chat_id}
         if self.user_id is not None:
             facts["userId"] = self.user_id

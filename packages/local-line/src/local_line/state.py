@@ -26,12 +26,12 @@ Json = dict[str, Any]
 VERSION = 1
 _CHANNEL = ("secret", "access_token", "channel_id", "bot_id", "basic_id")
 _PAUSE = 1.0
-"""Seconds between two looks whether there is something to write."""
+"""Seconds between two checks for changes to write."""
 _log = logging.getLogger("local_line")
 
 
 def read(file: Path) -> Json:
-    """What an earlier run has written; nothing, if there was none.
+    """Read what an earlier run has written; nothing, if there was none.
 
     OSError: it cannot be read. ValueError: it is something else.
     """
@@ -53,7 +53,7 @@ def _is_state(state: Json) -> bool:
 
 
 class StateFile:
-    """The file, held: no other run writes it meanwhile. A kill lets it go, too."""
+    """The locked file: no other run writes it meanwhile. A kill releases it, too."""
 
     def __init__(self, file: Path) -> None:
         """OSError: it cannot be opened, or another run holds it."""
@@ -62,7 +62,7 @@ class StateFile:
         self._held = _locked(file)
 
     def write(self, state: Json) -> None:
-        """Whole or not at all, and for the owner's eyes: the channel's secret is in it."""
+        """Write it atomically, readable by the owner only: it contains the channel's secret."""
         try:
             with open(self._draft, "wb", opener=_private) as draft:
                 draft.write(json.dumps(state).encode())
@@ -76,7 +76,7 @@ class StateFile:
         self._held = held
 
     def close(self) -> None:
-        """Another run may have it."""
+        """Release it for another run."""
         if self._held is not None:
             os.close(self._held)
 
@@ -86,7 +86,7 @@ def _private(file: str, flags: int) -> int:
 
 
 def _locked(file: Path) -> int | None:
-    """Its descriptor; on Windows none: an open file cannot be replaced there."""
+    """Its locked descriptor; on Windows none: an open file cannot be replaced there."""
     if sys.platform == "win32":
         return None
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
@@ -121,7 +121,7 @@ def snapshot(platform: Platform) -> Json:
 
 
 def restore(platform: Platform, state: Json) -> None:
-    """*platform*, which has just been created, goes on from there. ValueError: it is damaged."""
+    """Restore *platform*, which has just been created. ValueError: the state is damaged."""
     if not state:
         return
     try:
@@ -140,7 +140,7 @@ def restore(platform: Platform, state: Json) -> None:
 
 @asynccontextmanager
 async def kept(platform: Platform, file: StateFile) -> AsyncIterator[None]:
-    """It is written a second after each change, and at the end."""
+    """Write the state a second after each change, and at the end."""
     saving = asyncio.create_task(_keep(platform, file))
     try:
         yield

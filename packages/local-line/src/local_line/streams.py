@@ -8,7 +8,7 @@ from starlette.types import Send
 
 
 class Stream(StreamingResponse):
-    """Server-Sent Events, whose source is closed when the page is: not when it is collected."""
+    """Server-Sent Events, whose source is closed with the page, not by the garbage collector."""
 
     def __init__(self, source: AsyncGenerator[str, None]) -> None:
         headers = {"Cache-Control": "no-store"}
@@ -16,6 +16,6 @@ class Stream(StreamingResponse):
         self._source = source
 
     async def stream_response(self, send: Send) -> None:
-        """Sends it all, then closes the source."""
+        """Send all events, then close the source."""
         async with aclosing(self._source):
             await super().stream_response(send)

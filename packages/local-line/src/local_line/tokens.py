@@ -1,11 +1,11 @@
-"""Tokens that work once and not for long: for replies, for retries, for linking accounts."""
+"""Short-lived tokens that work once: for replies, for retries, for linking accounts."""
 
 import secrets
 from dataclasses import dataclass
 from typing import Any
 
 LONGEST = 20 * 60.0
-"""How long after its event no redelivery can make a reply token usable any more, in seconds."""
+"""Seconds after its event from which no redelivery can make a reply token usable again."""
 _DAY = 24 * 3600.0
 
 
@@ -18,25 +18,25 @@ class _ReplyToken:
 
 
 class ReplyTokens:
-    """The reply tokens that were handed out."""
+    """The reply tokens that were issued."""
 
     def __init__(self, *, ttl: float) -> None:
         self.ttl = ttl
         self._tokens: dict[str, _ReplyToken] = {}
 
     def issue(self, token: str, chat_id: str, now: float) -> None:
-        """*token* can be used once from *now* on, until its time is over."""
+        """Let *token* be used once from *now* on, until it expires."""
         self._forget_old(now)
         self._tokens[token] = _ReplyToken(chat_id, now, now + self.ttl)
 
     def renew(self, token: str, now: float) -> None:
-        """It was delivered again: as usable as at first, unless it was used or is too old."""
+        """After a redelivery: valid as at first, unless it was used or is too old."""
         known = self._tokens.get(token)
         if known is not None:
             known.until = min(now + self.ttl, known.issued_at + LONGEST)
 
     def spend(self, token: str, now: float) -> str | None:
-        """The chat that it is for. None: unknown, used or too old."""
+        """Use up a token and return its chat. None: it is unknown, used or expired."""
         known = self._tokens.get(token)
         if known is None or known.is_used or now > known.until:
             return None
@@ -44,7 +44,7 @@ class ReplyTokens:
         return known.chat_id
 
     def _forget_old(self, now: float) -> None:
-        """An unknown token is answered as a used one is, so nobody notices."""
+        """Drop old tokens. An unknown token gets the same answer as a used one."""
         for token, known in list(self._tokens.items()):
             if now <= known.issued_at + LONGEST:
                 break  # they are in the order of their age
@@ -53,7 +53,7 @@ class ReplyTokens:
 
 @dataclass(frozen=True)
 class Accepted:
-    """The call that was accepted under a retry key."""
+    """A call that was accepted under a retry key."""
 
     request_id: str
     sent: list[dict[str, Any]]
@@ -61,38 +61,38 @@ class Accepted:
 
 
 class RetryKeys:
-    """The retry keys of the last 24 hours under which something was accepted."""
+    """The retry keys of the last 24 hours with an accepted call."""
 
     def __init__(self) -> None:
         self._accepted: dict[str, Accepted] = {}
 
     def find(self, key: str, now: float) -> Accepted | None:
-        """What was accepted under *key*, in any spelling of it. None: nothing yet, or long ago."""
+        """The call that was accepted under *key*, in any spelling. None: none yet, or long ago."""
         accepted = self._accepted.get(key.lower())
         return accepted if accepted is not None and now < accepted.at + _DAY else None
 
     def accept(self, key: str, accepted: Accepted) -> None:
-        """From now on *key* is taken."""
+        """Record that *key* is used."""
         self._accepted[key.lower()] = accepted
 
 
 _LINKED = 600.0
-"""How long a link token is good, in seconds."""
+"""How long a link token is valid, in seconds."""
 
 
 class LinkTokens:
-    """The tokens with which somebody's account elsewhere is linked to the one at LINE."""
+    """The tokens that link a user's other account to the one at LINE."""
 
     def __init__(self) -> None:
         self._tokens: dict[str, tuple[str, float]] = {}
 
     def issue(self, user_id: str, now: float) -> str:
-        """A new one for this user."""
+        """Issue a token for this user."""
         token = secrets.token_urlsafe(24)
         self._tokens[token] = (user_id, now + _LINKED)
         return token
 
     def spend(self, token: str, now: float) -> str | None:
-        """Whose it is. None: nobody's, used, or too old."""
+        """Use up a token and return its user. None: it is unknown, used or expired."""
         user_id, until = self._tokens.pop(token, ("", 0.0))
         return user_id if now <= until and user_id else None

@@ -6,7 +6,7 @@ from .journal import Call, Delivery
 
 
 def trouble(row: Delivery | Call) -> str | None:
-    """None: it is as it should be, or the bot's author sees why in the answer."""
+    """What is wrong. None: nothing, or the bot's author sees it in the answer."""
     return _of_webhook(row) if isinstance(row, Delivery) else _of_call(row)
 
 
@@ -37,7 +37,7 @@ def _of_call(row: Call) -> str | None:
 
 
 def too_few(texts: Sequence[str], wanted: int, within: float, webhooks: Sequence[Delivery]) -> str:
-    """What there is of the messages that a test waited for, and how the bot took the webhook."""
+    """The messages that a test got instead of more, and how the bot answered the webhook."""
     said = "no webhook was answered"
     if webhooks:
         last = webhooks[-1]

@@ -1,4 +1,4 @@
-"""Who has opened the page: a few people with phones, and the chats that they are in."""
+"""The visitors of the page: a few people with phones, and their chats."""
 
 import hashlib
 from collections.abc import Mapping
@@ -7,12 +7,12 @@ from .events import Draft
 from .sources import Source
 
 NAMES = {"ann": "Ann", "ben": "Ben", "cleo": "Cleo"}
-"""The people of every visitor, by the name that the page's address has."""
+"""The people of every visitor, by their names in the page's address."""
 PLACES = ("private", "group", "room", "anonymous")
 
 
 class Phone:
-    """One person, with a chat of their own, and with a group and a room that others are in, too."""
+    """One person, with a private chat, and with a group and a room that they share with others."""
 
     def __init__(self, person: str, seed: str) -> None:
         self.person = person
@@ -28,14 +28,14 @@ class Phone:
             "anonymous": Source.group(group_id),
         }
         self.chat_ids = {user_id: "private", group_id: "group", room_id: "room"}
-        """Under which name the page knows a chat."""
+        """The name of each chat on the page."""
         self.last: list[Draft] = []
-        """What they did last, each with its source."""
+        """Their last actions, each with its source."""
         self.last_event: str | None = None
 
 
 class Visitor:
-    """A browser: everybody in it."""
+    """A browser, with all its people."""
 
     def __init__(self, cookie: str) -> None:
         self.phones = {person: Phone(person, cookie) for person in NAMES}

@@ -1,4 +1,4 @@
-"""A row of the wire view, in full: what was sent and answered, as curl, and once more."""
+"""A row of the wire view, in full: request and answer, as curl, and a button to repeat it."""
 
 import json
 import shlex
@@ -11,11 +11,11 @@ from .journal import Call, Delivery, Journal
 Json = dict[str, Any]
 REFERENCE = "https://developers.line.biz/en/reference/messaging-api/"
 _TOKEN = "$LINE_CHANNEL_ACCESS_TOKEN"
-"""What stands in a command for the token, which nobody should paste somewhere."""
+"""What a command shows instead of the token, so that it is not pasted somewhere."""
 
 
 def find(journal: Journal, number: int) -> Call | Delivery | None:
-    """None: there is no such row, or it is long ago."""
+    """Return a row. None: it is unknown, or too long ago."""
     for rows in (journal.deliveries, journal.calls):
         for row in rows:
             if row.number == number:
@@ -24,7 +24,7 @@ def find(journal: Journal, number: int) -> Call | Delivery | None:
 
 
 def details(row: Call | Delivery, api_base: str) -> Json:
-    """For the page."""
+    """The JSON for the page."""
     if isinstance(row, Delivery):
         return {"request": _read(row.body), "answer": None, "curl": _webhook_curl(row)}
     request = "(too long to be kept)" if row.is_cut else _read(row.sent)
@@ -67,9 +67,9 @@ def _shell(body: bytes) -> str:
 
 
 async def call_again(api: ASGIApp, access_token: str, row: Call) -> None:
-    """The same call, by the bot's own token: it is answered and written down as any other.
+    """Repeat the call with the bot's own token; it is answered and logged like any other.
 
-    ValueError: its body was too long to be kept.
+    ValueError: its body was too long to be stored.
     """
     if row.is_cut:
         raise ValueError("The body of that call was too long to be kept.")
@@ -86,6 +86,6 @@ async def call_again(api: ASGIApp, access_token: str, row: Call) -> None:
         return {"type": "http.request", "body": row.sent, "more_body": False}
 
     async def send(message: Message) -> None:
-        """Nobody waits for the answer but the journal."""
+        """Drop the answer: only the journal needs it."""
 
     await api(scope, receive, send)

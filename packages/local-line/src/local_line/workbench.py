@@ -25,11 +25,11 @@ from .visitors import Visitor
 
 _LONGEST_TEXT = 512 * 1024
 _UNKNOWN = "…"
-"""What stands in a webhook that is not sent for what would be new in it."""
+"""The placeholder in a preview for what would be new in a real webhook."""
 
 
 class Workbench:
-    """What the pad and the page of rich menus ask for."""
+    """The API of the pad and of the page of rich menus."""
 
     def __init__(self, platform: Platform, visitor: Callable[[Request], Visitor]) -> None:
         self._platform = platform
@@ -37,7 +37,7 @@ class Workbench:
 
     @property
     def routes(self) -> list[BaseRoute]:
-        """Below the path of the panel."""
+        """The routes, below the path of the panel."""
         return [
             Route("/api/pad/check", self.check, methods=["POST"], max_body_size=_LONGEST_TEXT),
             Route("/api/pad/send", self.send, methods=["POST"], max_body_size=_LONGEST_TEXT),
@@ -48,12 +48,12 @@ class Workbench:
     # ---- the pad
 
     async def check(self, request: Request) -> Response:
-        """What LINE would say."""
+        """Check messages as LINE would."""
         self._visitor(request)
         return JSONResponse(look(await _text(request)).json())
 
     async def send(self, request: Request) -> Response:
-        """The messages are in the chat that *input* names; they cost nothing of the quota."""
+        """Send the messages to the chat that *input* names, without using the quota."""
         visitor = self._visitor(request)
         given = page_input.read(page_input.parsed(request.query_params.get("input", "{}").encode()))
         looked = look(await _text(request))
@@ -69,7 +69,7 @@ class Workbench:
     # ---- rich menus
 
     async def menus(self, request: Request) -> Response:
-        """All of them, the oldest first."""
+        """List all menus, the oldest first."""
         visitor = self._visitor(request)
         return JSONResponse([self._menu(menu, visitor) for menu in self._platform.menus.all()])
 
@@ -82,7 +82,7 @@ class Workbench:
         return facts | {"hasPicture": _or_none(lambda: menus.picture(menu_id)) is not None}
 
     async def preview(self, request: Request) -> Response:
-        """The body of the webhook; nothing happens."""
+        """The body of the webhook, which is not sent."""
         visitor = self._visitor(request)
         given = page_input.read(page_input.parsed(await request.body()))
         source = visitor.phones[given.person].places[given.place]

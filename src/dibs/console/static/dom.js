@@ -3,9 +3,9 @@
 export const $ = (id) => document.getElementById(id);
 
 export function el(tag, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children.map((each) => (typeof each === "string" ? visible(each) : each)));
-  return made;
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children.map((each) => (typeof each === "string" ? visible(each) : each)));
+  return element;
 }
 
 // Only what has changed is written: it must not disturb a selection or a screen reader.

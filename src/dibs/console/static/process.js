@@ -52,8 +52,8 @@ function drawOutages(outages, at) {
     mark.style.right = `${(100 * (at - (each.ended ?? at))) / HOUR}%`;
     mark.style.width = `${(100 * ((each.ended ?? at) - from)) / HOUR}%`;
   });
-  const said = recent.map((each) => `${clock(each.began)} – ${each.ended ? `${long(each.ended - each.began)} (${each.cause || "not known"}), ${many(each.calls, "call")} touched` : `${each.cause || "not known"}, for ${long(at - each.began)} now, ${many(each.calls, "call")} touched`}`).reverse();
-  replaceTexts($("outages"), said.length ? said : ["None that a call of this process has met."], said.length === 0);
+  const entries = recent.map((each) => `${clock(each.began)} – ${each.ended ? `${long(each.ended - each.began)} (${each.cause || "not known"}), ${many(each.calls, "call")} touched` : `${each.cause || "not known"}, for ${long(at - each.began)} now, ${many(each.calls, "call")} touched`}`).reverse();
+  replaceTexts($("outages"), entries.length ? entries : ["None that a call of this process has met."], entries.length === 0);
 }
 
 function replaceTexts(list, texts, quiet) {
@@ -132,10 +132,10 @@ function table(box, heads, rows, none) {
   texts.forEach((cells, place) => {
     let row = body.rows[place];
     if (!row || row.cells.length !== cells.length) {
-      const made = el("tr", {}, ...cells.map((_, column) => (column ? el("td") : el("th", { scope: "row" }))));
-      if (row) row.replaceWith(made);
-      else body.append(made);
-      row = made;
+      const replacement = el("tr", {}, ...cells.map((_, column) => (column ? el("td") : el("th", { scope: "row" }))));
+      if (row) row.replaceWith(replacement);
+      else body.append(replacement);
+      row = replacement;
       if (cells.length === 1) row.cells[0].colSpan = heads.length;
     }
     cells.forEach((text, column) => write(row.cells[column], text));

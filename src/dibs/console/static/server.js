@@ -12,7 +12,7 @@ const GROUPS = {
 };
 const STATES = { held: "held", running: "running", done: "done", value: "cached", failed: "failure kept", loading: "loading", resting: "load failed", recorded: "last fire", new: "no fire yet", counter: "fence", version: "tag", denied: "hidden by the ACL" };
 
-const wanted = { group: "leases", order: "ends first", text: "", page: 1 };
+const query = { group: "leases", order: "ends first", text: "", page: 1 };
 const drawn = new Map();
 let changed = () => {};
 let may = {};
@@ -20,11 +20,11 @@ let token = null;
 
 // ---- what is asked for
 
-export const view = () => new URLSearchParams(wanted).toString();
+export const view = () => new URLSearchParams(query).toString();
 export const onView = (call) => (changed = call);
 
 function want(wish) {
-  Object.assign(wanted, { page: 1 }, wish);
+  Object.assign(query, { page: 1 }, wish);
   changed();
 }
 
@@ -41,8 +41,8 @@ $("text").addEventListener("input", () => {
 });
 $("order").addEventListener("change", () => want({ order: $("order").value }));
 $("tools").addEventListener("submit", (event) => event.preventDefault());
-$("before").addEventListener("click", () => want({ page: Math.max(wanted.page - 1, 1) }));
-$("after").addEventListener("click", () => want({ page: wanted.page + 1 }));
+$("before").addEventListener("click", () => want({ page: Math.max(query.page - 1, 1) }));
+$("after").addEventListener("click", () => want({ page: query.page + 1 }));
 addEventListener("keydown", (event) => {
   if (event.key !== "/" || event.ctrlKey || event.metaKey || /INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) return;
   if ($("server").hidden || $("ask").open) return;
@@ -60,14 +60,14 @@ export function drawServer(state) {
     const { group } = button.dataset;
     const count = sweep?.counts[group];
     const [one, more] = GROUPS[group];
-    button.setAttribute("aria-pressed", String(group === wanted.group));
+    button.setAttribute("aria-pressed", String(group === query.group));
     write(button.querySelector("b"), count === undefined ? "–" : number(count));
     write(button.querySelector("span"), count === 1 ? one : more);
   }
   if (!sweep || !page) return;
   write($("as-of"), asOf(sweep, page, state.namespace));
-  if (page.group !== wanted.group || page.order !== wanted.order || page.text !== wanted.text) return;
-  wanted.page = page.page;
+  if (page.group !== query.group || page.order !== query.order || page.text !== query.text) return;
+  query.page = page.page;
   drawRows(page, sweep);
   drawPager(page);
 }
@@ -112,9 +112,9 @@ function drawPager(page) {
 }
 
 function cell(name, ...children) {
-  const made = el("td", { className: name }, ...children);
-  made.setAttribute("role", "cell");
-  return made;
+  const td = el("td", { className: name }, ...children);
+  td.setAttribute("role", "cell");
+  return td;
 }
 
 function newRow(id) {
@@ -164,7 +164,7 @@ function about(facts) {
 }
 
 function fillPermits(row, facts) {
-  const said = facts.permits.map((each) => `${each.holder} ${each.seen} ${Math.round(each.remaining)}`).join();
+  const summary = facts.permits.map((each) => `${each.holder} ${each.seen} ${Math.round(each.remaining)}`).join();
   const who = facts.permits.map((each) => `${each.holder} ${each.seen}`).join();
   row.list.hidden = facts.permits.length === 0;
   if (row.permits !== who) {
@@ -175,7 +175,7 @@ function fillPermits(row, facts) {
       return el("li", {}, el("span", {}, each.holder ?? "?"), el("span", { className: "clock" }), act);
     }));
   }
-  if (said) facts.permits.forEach((each, place) => write(row.list.children[place].querySelector(".clock"), each.remaining ? long(each.remaining) : "expired"));
+  if (summary) facts.permits.forEach((each, place) => write(row.list.children[place].querySelector(".clock"), each.remaining ? long(each.remaining) : "expired"));
 }
 
 // *holding*: the row itself, or one of its permits.
@@ -191,10 +191,10 @@ function fillButton(place, facts, holding) {
 export function tickServer() {
   const now = performance.now() / 1000;
   for (const row of drawn.values()) {
-    const left = row.ends === null ? null : Math.max(row.ends - now, 0);
-    write(row.clock, left === null ? "no expiry" : left === 0 ? "expired" : long(left));
-    row.tr.classList.toggle("over", left === 0);
-    row.countdown.style.transform = `scaleX(${left === null || !row.full ? 0 : Math.min(left / row.full, 1)})`;
+    const remaining = row.ends === null ? null : Math.max(row.ends - now, 0);
+    write(row.clock, remaining === null ? "no expiry" : remaining === 0 ? "expired" : long(remaining));
+    row.tr.classList.toggle("over", remaining === 0);
+    row.countdown.style.transform = `scaleX(${remaining === null || !row.full ? 0 : Math.min(remaining / row.full, 1)})`;
     write(row.age, row.began === null ? "" : long(now - row.began));
   }
 }
@@ -202,10 +202,10 @@ export function tickServer() {
 // ---- why: the same as `dibs why`
 
 async function why(id, from) {
-  const said = await fetch(`api/why?id=${encodeURIComponent(id)}`).then((answer) => answer.json()).catch(() => ({ error: "No answer came." }));
-  write($("why-title"), said.key ?? said.error);
-  $("why-facts").replaceChildren(...(said.facts ?? []).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
-  $("why-text").replaceChildren(...[said.next, ...(said.advice ?? [])].filter(Boolean).map((text) => el("p", {}, text)));
+  const reason = await fetch(`api/why?id=${encodeURIComponent(id)}`).then((answer) => answer.json()).catch(() => ({ error: "No answer came." }));
+  write($("why-title"), reason.key ?? reason.error);
+  $("why-facts").replaceChildren(...(reason.facts ?? []).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+  $("why-text").replaceChildren(...[reason.next, ...(reason.advice ?? [])].filter(Boolean).map((text) => el("p", {}, text)));
   $("why-close").onclick = () => $("why").close();
   $("why").addEventListener("close", () => from.focus(), { once: true });
   $("why").showModal();
@@ -234,8 +234,8 @@ async function send(id, seen) {
       headers: { "Content-Type": "application/json", "X-Dibs-Console": token ?? "" },
       body: JSON.stringify({ id, seen }),
     });
-    const said = await answer.json();
-    return said.said ?? said.error;
+    const body = await answer.json();
+    return body.said ?? body.error;
   } catch {
     return "No answer came. Whether it was released is not known: look at the list.";
   }

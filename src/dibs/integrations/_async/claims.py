@@ -1,18 +1,21 @@
-"""Claim a guarded request, and end the claim by its response."""
+"""What every HTTP integration does with a claim: take it for a request, end it by the response."""
 
+import functools
+import logging
 from typing import TYPE_CHECKING
 
-from ..._http.policy import Policy
+from ..._http.policy import Policy, outcome_of
 from ..._http.problems import refusal_response, replay
 from ..._http.responses import Recording, Response
 from ..._http.submission import InvalidRequest, Submission
-from ..._interface import claiming
+from ..._interface import ClaimRequest, How, claiming
 from ...errors import Duplicate, Mismatch, Unavailable
-from .._claims import claim_request_of, how_it_ended
 
 if TYPE_CHECKING:
     from ... import AsyncDibs
     from ..._interface import AsyncClaim
+
+_log = logging.getLogger("dibs")
 
 
 async def claim_request(
@@ -24,14 +27,40 @@ async def claim_request(
     """
     if isinstance(submission, InvalidRequest):
         return refusal_response(policy, submission, by_client=True)
+    key, payload, by_client, applied, accept_encoding, is_login_unknown = submission
+    if is_login_unknown:
+        _warn_of_login(name)
+    request = ClaimRequest(f"once:{key}", applied.claim_options, payload, name)
     try:
-        claim = await claiming(dibs, claim_request_of(submission, name)).__aenter__()
+        claim = await claiming(dibs, request).__aenter__()
     except (Duplicate, Mismatch, Unavailable) as error:
-        return refusal_response(submission.policy, error, by_client=submission.by_client)
-    return replay(policy, claim.result, submission.accept_encoding) if claim.replayed else claim
+        return refusal_response(applied, error, by_client=by_client)
+    return replay(policy, claim.result, accept_encoding) if claim.replayed else claim
+
+
+@functools.cache
+def _warn_of_login(name: str) -> None:
+    """Warn once for each route.
+
+    The warning contains neither the header nor its scheme: some clients send the bare credential in
+    its place.
+    """
+    _log.warning(
+        "%s: the scheme of an Authorization header is not known to send the same header with a "
+        "retry, so it does not identify the user; say who submits with user= (Django: DIBS_USER)",
+        name,
+    )
 
 
 async def end_claim(claim: "AsyncClaim", policy: Policy, recording: Recording) -> None:
     """End the claim by its response, as the core decides."""
     if claim.is_open:
         await claim.end(how_it_ended(claim, policy, recording))
+
+
+def how_it_ended(claim: "AsyncClaim", policy: Policy, recording: Recording) -> How:
+    """How the request ended; a response that is to be stored is handed to the claim."""
+    how = outcome_of(policy, recording)
+    if how == "returned" and (response := recording.response) is not None:
+        claim.complete(response)
+    return how

@@ -40,6 +40,7 @@ from ...errors import Duplicate, LeaseLost, Unavailable, UsageError
 from .._unique import (
     ALONE,
     LOOK_AFTER,
+    RUN_NAME,
     STARTED,
     Job,
     NotRun,
@@ -228,8 +229,11 @@ class UniqueJobs:
             claim = None if job.has_started else self._claimed(stack, key, job)
             if claim is not None and self._key.options.is_over_at_start:
                 claim.finish()
-            if turn is not None and turn.lost:  # this process stood still since it got its turn
+            # This process may have stood still since it got one of them.
+            if turn is not None and turn.lost:
                 raise Duplicate(ALONE + key, 0.0, "running", None, ALONE + self._key.name)
+            if delivery is not None and delivery.lost:
+                raise Duplicate(job.run_key, 0.0, "running", None, RUN_NAME)
             claim = turn or claim
             ends = (record.pop_all(), stack.pop_all())
             return Run(job, key, self._key, self._within, claim, delivery, *ends)

@@ -44,15 +44,14 @@ with needs("django"):
 
 from ... import AsyncDibs, Dibs
 from ..._http.decorators import Once, PreventDuplicateSubmit, TransactionOpener
-from ..._http.policy import Policy, check_routes, match_policy
+from ..._http.policy import Policy, check_routes, mark_guarded, match_policy, outcome_of
 from ..._http.problems import busy, is_refusal
 from ..._http.responses import Recording, Response
-from ..._http.submission import InvalidRequest, Submission
+from ..._http.submission import InvalidRequest, Submission, applied
 from ..._http.throttle import Throttle, ThrottleAnswer, Throttled
 from ..._interface import open_in_django, throttling
 from ...errors import Unavailable, UsageError
 from .._async import claims as async_claims
-from .._claims import STREAMED, applied, mark_guarded, outcome_of, run_within, within_of
 from .._django_requests import (
     aidentity_of,
     identity_of,
@@ -63,6 +62,7 @@ from .._django_requests import (
     submission_for,
 )
 from .._sync import claims as sync_claims
+from .._within import STREAMED, run_within, within_of
 from .transactions import atomic, fenced, when_committed
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ def atomic(
 def when_committed(committed: Callable[[], object], rolled_back: Callable[[], object]) -> None:
     """Call *committed* when the transactions around the caller have committed; now, without one.
 
-    *rolled_back* is called in its place, also if a COMMIT fails. Both run before Django goes on.
+    *rolled_back* is called in its place, also if a COMMIT fails. Both run before Django continues.
     """
     waiting, outcomes = open_in_django(), list[bool]()
 

@@ -14,7 +14,7 @@ Behaviour = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
 def recorded(name: str) -> Any:
-    """The answer of that name, as a document of one's own."""
+    """The recorded answer of that name, as a new document."""
     return json.loads((HERE / f"{name}.json").read_text("utf-8"))
 
 

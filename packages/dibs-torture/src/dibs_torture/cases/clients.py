@@ -23,7 +23,7 @@ async def client_leaves(harness: Harness) -> None:
 
 @case("memory")
 async def client_leaves_and_sending_fails(harness: Harness) -> None:
-    """The same on a server that raises OSError when the answer is sent to nobody (ASGI 2.4)."""
+    """The same on a server whose `send` raises OSError once the client has left (ASGI 2.4)."""
     await _left_early(harness, send_raises=True)
 
 

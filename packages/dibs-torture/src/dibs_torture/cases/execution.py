@@ -15,7 +15,7 @@ from ..notifier import expect
 
 ROUNDS = 8
 PAUSES = 100  # more than a call has
-HOUR = 3600  # seconds: nobody waits longer for a request that runs
+HOUR = 3600  # seconds: the longest Retry-After that makes sense
 
 
 @case()
@@ -73,7 +73,7 @@ async def refusal_says_when(harness: Harness) -> str:
 
 @case("prompt refusal")
 async def refusal_is_not_cached(harness: Harness) -> None:
-    """A refusal does not allow anybody to keep it: it is true for a moment."""
+    """A refusal is not cacheable: it is true for a moment only."""
     duplicate = await harness.refusal()
     said = (duplicate.header("cache-control") or b"").decode("latin-1").lower()
     words = {word.strip() for word in said.split(",")}
@@ -131,7 +131,7 @@ async def invalid_is_no_result(harness: Harness) -> None:
 
 @case("memory")
 async def duplicate_cancelled(harness: Harness) -> None:
-    """A duplicate that is cancelled, at whatever moment, leaves the running request alone."""
+    """A duplicate that is cancelled, at any moment, does not affect the running request."""
     release = harness.block_handler()
     first = harness.start_request()
     await harness.wait_mark("working")
@@ -170,7 +170,7 @@ async def handler_cancelled(harness: Harness) -> None:
 
 @case("retry")
 async def cancelled_at_any_moment(harness: Harness) -> None:
-    """A call that is cancelled at whatever moment leaves no claim: a retry is answered at once."""
+    """A call that is cancelled at any moment leaves no claim: a retry is answered at once."""
 
     async def handler(call: Call) -> None:
         await asyncio.sleep(0)
@@ -297,7 +297,7 @@ async def background_task_fails(harness: Harness) -> None:
 
 @case("memory")
 async def background_task_lasts(harness: Harness) -> None:
-    """A background task delays neither the answer nor a retry: the result is there at once."""
+    """A background task delays neither the answer nor a retry: the result is stored at once."""
     release = asyncio.Event()
 
     async def handler(call: Call) -> None:

@@ -42,7 +42,7 @@ def _bob(harness: Harness) -> Headers:
 
 @case("users", "memory")
 async def other_user(harness: Harness) -> None:
-    """What one user has submitted is nobody else's: the same of another user runs for them."""
+    """Users do not share submissions: the same request from another user runs."""
     first = await harness.request(headers=_ann(harness))
     harness.expect_response(first)
     other = await harness.request(headers=_bob(harness))
@@ -90,7 +90,7 @@ SIGNED = (b"Digest", b"Signature", b"HMAC-SHA256", b"AWS4-ECDSA-P256-SHA256", b"
 
 @case("key", "memory")
 async def signed_login(harness: Harness) -> None:
-    """A client that signs each attempt anew is the same client: its retry does not run."""
+    """A client that signs every attempt again is the same client: its retry does not run."""
     for scheme in SIGNED:
         harness.use_new_key()
         attempts = [
@@ -104,7 +104,7 @@ async def signed_login(harness: Harness) -> None:
 
 @case("replay")
 async def unknown_client(harness: Harness) -> str:
-    """Without a key and without a name, nobody gets the answer that somebody else got."""
+    """Without a key and without a user, a client does not get another client's answer."""
     first = await harness.request(keys=[], headers=[(b"cookie", b"cart=1")])
     if not first.complete or first.status != 201:
         return "not taken without a key"
@@ -128,7 +128,7 @@ async def cookies_change(harness: Harness) -> None:
 
 @case("second path", "memory")
 async def other_path(harness: Harness) -> str:
-    """The same submission to another path is another one; nobody gets the first one's answer."""
+    """The same submission to another path does not get the first one's answer."""
     first = await harness.request()
     harness.expect_response(first)
     other = await harness.request(route=harness.adapter.also_guarded or "")
@@ -169,7 +169,7 @@ async def behind_a_root_path(harness: Harness) -> None:
 
 @case("key", "memory")
 async def not_found_is_no_result(harness: Harness) -> None:
-    """A 404 says that nobody is there, yet: it is not kept, and a retry runs."""
+    """A 404 says that nothing exists there yet: it is not stored, and a retry runs."""
 
     async def handler(call: Call) -> None:
         await call.respond(404 if call.run == 1 else 201)

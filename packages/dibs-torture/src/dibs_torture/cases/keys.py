@@ -37,7 +37,7 @@ async def empty_key(harness: Harness) -> None:
 
 @case("key")
 async def two_keys(harness: Harness) -> None:
-    """A request with two keys is refused and does not run: nobody can know which one counts."""
+    """A request with two keys is refused and does not run: it is unclear which one counts."""
     _is_malformed(
         harness, await harness.request(keys=[harness.key.encode(), b"another"]), "two keys"
     )

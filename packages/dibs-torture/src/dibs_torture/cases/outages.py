@@ -1,4 +1,4 @@
-"""Outages: the store hangs or is gone, and everybody still gets an answer."""
+"""Outages: the store hangs or is down, and every client still gets an answer."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def _asked(harness: Harness) -> str:
 
 @case("store")
 async def store_hangs(harness: Harness) -> str:
-    """While the store hangs, a guarded request gets an answer in time, whatever it is."""
+    """While the store hangs, a guarded request gets some answer in time."""
     await _warm(harness)
     with _frozen(harness):
         return await _asked(harness)
@@ -63,7 +63,7 @@ async def store_hangs(harness: Harness) -> str:
 
 @case("store")
 async def store_gone(harness: Harness) -> str:
-    """While the store is gone, a guarded request gets an answer in time, whatever it is."""
+    """While the store is down, a guarded request gets some answer in time."""
     await _warm(harness)
     with _killed(harness):
         return await _asked(harness)

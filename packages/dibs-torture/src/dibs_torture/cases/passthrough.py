@@ -204,7 +204,7 @@ def _same_scope(sent: Scope, seen: Scope) -> None:
 
 @case()
 async def context_reaches_the_app(harness: Harness) -> None:
-    """What outer layers have set in context variables is there when the app runs."""
+    """The app sees the context variables that outer layers have set."""
 
     def outer(app: App) -> App:
         async def setting(scope: Scope, receive: Receive, send: Send) -> None:

@@ -126,7 +126,7 @@ async def replay_of_binary(harness: Harness) -> None:
 
 @case("replay")
 async def replay_can_be_read(harness: Harness) -> str:
-    """A client that accepts no coding of a body gets none, whatever the first one accepted."""
+    """A client that accepts no content coding gets no coded body, even if the first did."""
     plain = bytes(range(256))
 
     async def handler(call: Call) -> None:

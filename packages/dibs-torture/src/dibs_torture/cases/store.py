@@ -21,7 +21,7 @@ SECRETS: Headers = [
     (b"cookie", b"session=torture-secret-session"),
     (b"x-api-key", b"torture-secret-api-key"),
 ]
-# Of one exchange: in a replay they would send whoever looks for it to the first one.
+# They identify one exchange: in a replay they would point to the first request.
 TRACES: Headers = [
     (b"x-request-id", b"torture-1"),
     (b"x-correlation-id", b"torture-1"),
@@ -177,7 +177,7 @@ async def another_instance_while_running(harness: Harness) -> None:
 
 @case("other service", "memory")
 async def another_service(harness: Harness) -> None:
-    """Another application on the same store has keys of its own: the same request runs there."""
+    """Another application on the same store has its own keys: the same request runs there."""
     harness.expect_response(await harness.request())
     async with second_instance(harness, harness.adapter.other_service) as other:
         answer = await harness.request(outer=_instead(other))

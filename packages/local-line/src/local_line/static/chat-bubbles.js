@@ -71,7 +71,7 @@ export function mark(row, hasArrived) {
   row.querySelector(".mark").textContent = word(hasArrived ? "read" : "lost");
 }
 
-/** What it said is not shown any more. */
+/** Hide the content of an unsent message. */
 export function takeBack(id) {
   const row = document.querySelector(`[data-id="${CSS.escape(id)}"]`);
   row?.querySelector(".actions")?.remove();

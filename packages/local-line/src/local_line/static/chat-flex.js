@@ -22,7 +22,7 @@ function length(table, value) {
   return known === undefined ? String(value) : typeof known === "number" ? `${known}px` : known;
 }
 
-/** The card of a Flex container; *act* is called with the action of whatever is tapped. */
+/** The card of a Flex container; *act* is called with the action of the tapped element. */
 export function drawFlex(container, act) {
   if (container.type !== "carousel") return bubble(container, act);
   const row = make("div", "fx-carousel", ...container.contents.map((each) => bubble(each, act)));
@@ -132,7 +132,7 @@ function letters(style, json) {
   if (json.decoration) style.textDecoration = json.decoration;
 }
 
-/** A frame of its size stands for a picture until somebody wants to see it. */
+/** Show an empty frame of its size until the user asks for the picture. */
 function image(json, parent) {
   const picture = make("div", "fx-picture", make("span", "", word("picture")));
   if (json.type !== "video") offerPicture(picture, json.url);
@@ -189,7 +189,7 @@ function placeIn(element, json, parent) {
   style.flex = share(json, parent.layout === "vertical");
 }
 
-/** Side by side, everybody has a share of the width; on top of each other, what they need. */
+/** Components side by side share the width; components on top of each other take what they need. */
 function share(json, isVertical) {
   if (FIXED.includes(json.type)) return json.type === "spacer" ? "" : "none";
   const isSized = json.type === "box" && (isVertical ? json.height : json.width);

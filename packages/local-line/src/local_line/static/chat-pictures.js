@@ -1,4 +1,4 @@
-// Pictures that a bot sends by URL: the page asks nobody but its own server, until somebody clicks on one.
+// Pictures that a bot sends by URL: the page calls only its own server until the user clicks on one.
 
 import { word } from "./chat-words.js";
 

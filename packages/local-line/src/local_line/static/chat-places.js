@@ -1,4 +1,4 @@
-// Where somebody is: a place from the list, two numbers, or a spot on a map that is drawn here.
+// The location to send: a place from the list, two numbers, or a point on a map that is drawn here.
 
 import { word } from "./chat-words.js";
 

@@ -26,7 +26,7 @@ function clock(at) {
   return `${date.toLocaleTimeString("en-GB")}.${String(date.getMilliseconds()).padStart(3, "0")}`;
 }
 
-/** All rows anew; the newest stands first. */
+/** Redraw all rows, the newest first. */
 export function drawRows(rows, act) {
   list.replaceChildren();
   for (const row of rows) addRow(row, act);

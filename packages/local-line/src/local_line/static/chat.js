@@ -178,7 +178,7 @@ for (const choice of document.querySelectorAll("[name=place]")) {
   });
 }
 
-/** The bot is invited to a group or room as soon as somebody looks in there. */
+/** Invite the bot to a group or room when its chat is first opened. */
 function enter() {
   if (!state || place() === "private" || state.joined.includes(chatName())) return;
   state.joined.push(chatName());

@@ -1,86 +1,20 @@
-"""What every integration does with a guarded request beside claiming it (_async/claims.py)."""
+"""The transaction of a request, with `within=`: its response is stored with its work."""
 
-import functools
-import hashlib
 import inspect
-import logging
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from .._http.bodies import PIECE
 from .._http.policy import Policy
 from .._http.problems import refusal_response, replay
 from .._http.responses import Recording, Response
-from .._http.submission import InvalidRequest, Submission
-from .._interface import ClaimRequest, How, NotOurs, Replay, remaining, transactions
-from ..errors import UsageError
+from .._http.submission import Submission
+from .._interface import NotOurs, Replay, remaining, transactions
+from ._async import claims as async_claims
+from ._sync import claims as sync_claims
 
 if TYPE_CHECKING:
     from .._interface import AsyncClaim, AsyncWork, Claim, Within, Work
-
-_log = logging.getLogger("dibs")
-_GUARDED = "dibs.guarded"
-
-
-def claim_request_of(submission: Submission, name: str) -> ClaimRequest:
-    """What is claimed for *submission*. *name*: the template of the route, for events."""
-    key, payload, _, policy, _, is_login_unknown = submission
-    if is_login_unknown:
-        _warn_of_login(name)
-    return ClaimRequest(f"once:{key}", policy.claim_options, payload, name)
-
-
-def mark_guarded(marks: MutableMapping[str, Any]) -> None:
-    """UsageError: another guard has claimed this request; the second would refuse it.
-
-    *marks*: what all guards of one request see: its scope, or its environment.
-    """
-    if marks.get(_GUARDED):
-        rule = "use a decorator or a policy of a middleware, and exempt the route from the other"
-        raise UsageError(f"this request is guarded already: {rule}")
-    marks[_GUARDED] = True
-
-
-def unmark_guarded(marks: MutableMapping[str, Any]) -> None:
-    """The request has ended; a server or a middleware may use its scope again."""
-    marks.pop(_GUARDED, None)
-
-
-@functools.cache
-def _warn_of_login(name: str) -> None:
-    """Warn once for each route.
-
-    The warning contains neither the header nor its scheme: some clients send the bare credential in
-    its place.
-    """
-    _log.warning(
-        "%s: the scheme of an Authorization header is not known to send the same header with a "
-        "retry, so it does not identify the user; say who submits with user= (Django: DIBS_USER)",
-        name,
-    )
-
-
-def applied(policy: Policy, submission: Submission | InvalidRequest) -> Policy:
-    """The policy by which the response ends the claim: a request without a key has another one."""
-    return submission.policy if isinstance(submission, Submission) else policy
-
-
-def outcome_of(policy: Policy, recording: Recording) -> How:
-    """How a request with such a response has ended."""
-    is_later = recording.status >= 400 and recording.is_later
-    return policy.outcome(recording.status, is_later=is_later)
-
-
-def how_it_ended(claim: "AsyncClaim | Claim", policy: Policy, recording: Recording) -> How:
-    """How the request ended; a response that is to be stored is handed to the claim."""
-    how = outcome_of(policy, recording)
-    if how == "returned" and (response := recording.response) is not None:
-        claim.complete(response)
-    return how
-
-
-# ---- the transaction of a request, with within=
 
 STREAMED = (
     "the view has within=, so its response is stored in the transaction, before it is sent: "
@@ -140,7 +74,8 @@ def run_within(
         claim.end("returned")
         return answer
     try:
-        how = how_it_ended(claim, submission.policy, record(submission.policy, work.result))
+        recording = record(submission.policy, work.result)
+        how = sync_claims.how_it_ended(claim, submission.policy, recording)
     except BaseException as error:
         work.roll_back(error)
         raise
@@ -164,7 +99,7 @@ class OpenTransaction:
     async def end_with(self, claim: "AsyncClaim", policy: Policy, recording: Recording) -> None:
         """End it by the response, with which it commits or is rolled back; then its claim."""
         if claim.is_open:
-            how = how_it_ended(claim, policy, recording)
+            how = async_claims.how_it_ended(claim, policy, recording)
             if how == "returned":
                 self._is_open = False
                 await self._call(self._work.commit)
@@ -177,25 +112,3 @@ class OpenTransaction:
         if self._is_open:
             self._is_open = False
             await self._call(self._work.roll_back, NotFinal())
-
-
-# ---- reading a body that the framework has parsed, or that is not wanted
-
-
-def drain(read: Callable[[int], bytes], most: int) -> None:
-    """Read and drop up to *most* bytes.
-
-    A client that is still sending would lose its connection, and the response with it.
-    """
-    while most > 0 and (piece := read(min(most, 65536))):
-        most -= len(piece)
-
-
-def file_hash(file: Any) -> str:
-    """The hash of an uploaded file; its position is restored for the application."""
-    position, hashing = file.tell(), hashlib.sha256()
-    file.seek(0)
-    while piece := file.read(PIECE):
-        hashing.update(piece)
-    file.seek(position)
-    return hashing.hexdigest()

@@ -11,7 +11,7 @@ from types import FrameType
 
 import pytest
 
-from dibs import Dibs
+from dibs import Dibs, Unavailable
 from dibs._core.request import Request
 from dibs._transport import pooled
 from dibs._transport.pool import ThreadConnection
@@ -40,7 +40,7 @@ def interrupted_everywhere(work: Callable[[int], object]) -> Iterator[int]:
         sys.setprofile(look)
         try:
             work(moment)
-        except (Interrupt, RuntimeError):  # RuntimeError: a Condition does not expect it, either
+        except (Interrupt, RuntimeError, Unavailable):  # a Condition of `threading` raises another
             pass
         finally:
             sys.setprofile(None)
@@ -145,3 +145,24 @@ def test_an_interrupted_read_does_not_give_others_the_values_of_other_keys(
             menu("b1")
         with ThreadPoolExecutor() as pool:
             assert list(pool.map(menu, branches)) == branches
+
+
+def test_leases_are_renewed_after_one_was_interrupted(valkey: Server) -> None:
+    """Wherever that was: there is a thread that renews those that come later."""
+
+    def new_client() -> Dibs:
+        dibs = Dibs(valkey.url, budget=5)
+        dibs.peek("user:0")
+        return dibs
+
+    def hold(number: int) -> None:
+        with dibs.hold(f"user:{number}", ttl=60, renew=True):
+            pass
+
+    dibs = new_client()
+    for moment in interrupted_everywhere(hold):
+        with dibs, dibs.hold("user:0", ttl=60, renew=True):
+            threads = [each for each in threading.enumerate() if each.name == "dibs renewer"]
+            assert any(each.is_alive() for each in threads), moment
+        dibs = new_client()
+    dibs.close()

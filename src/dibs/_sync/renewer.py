@@ -103,12 +103,12 @@ class Renewer:
                 if wake:
                     self._wake.set()
                 return
-            self._is_running = True
             self._run_number += 1
             self._wake.set()  # a run before this one sees that it is no longer wanted
             self._wake = Signal()
             run = functools.partial(self._run, self._run_number, self._wake)
         try:
+            self._is_running = True  # in here: a signal handler may raise anywhere
             self._work.start(run)
             self._watch.begin()  # not in the run: a body that blocks may keep that from beginning
         except BaseException:

@@ -355,3 +355,19 @@ def test_a_connection_for_whose_subscriber_there_is_no_thread(
         with dibs.hold("user:1", ttl=5, wait=60) as lease:
             assert lease.guarded
         assert looks == []
+
+
+def test_the_late_reply_to_a_renewal_does_not_cut_an_extension_short(valkey: Server) -> None:
+    """They are asked on two connections, and the later one is answered first."""
+    events: list[Event] = []
+    with (
+        FaultProxy(valkey.port) as line,
+        Dibs(line.url, budget=60, listeners=[events.append]) as dibs,
+        dibs.hold("user:1", ttl=3, renew=True) as lease,
+    ):
+        line.hold_replies(match=lease.token.encode())
+        eventually(lambda: line.triggered == 1)
+        assert lease.extend(600)
+        line.deliver()
+        eventually(lambda: "renewed" in [event.kind for event in events])
+        assert lease.remaining > 300

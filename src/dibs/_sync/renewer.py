@@ -13,7 +13,13 @@ from .._core.capabilities import Engine, must_allow
 from .._core.causes import cause_for
 from .._core.connection import Outage
 from .._core.keys import milliseconds
-from .._core.lease import LeaseState, keep_request, read_extend, value_request
+from .._core.lease import (
+    LeaseState,
+    keep_request,
+    never_shortens,
+    read_extend,
+    value_request,
+)
 from .._core.once import complete_request, read_complete
 from .._core.request import Request
 from .._events import EventSink
@@ -330,7 +336,10 @@ class Renewer:
             refused = isinstance(reply, UsageError)
             self._lose(lease, cause_for("denied", str(reply)) if refused else _TAKEN)
             return
-        lease.keep_until(now + ttl, monotonic())
+        until, engine = now + ttl, self._store.transport.engine
+        if engine is not None and never_shortens(engine):
+            until = max(until, lease.deadline)  # it was extended meanwhile, on another connection
+        lease.keep_until(until, monotonic())
         self._plan_next(lease, now + lease.call.options.ttl / 3)
         self._events.emit("renewed", lease.call.name)
 

@@ -371,3 +371,20 @@ def test_the_late_reply_to_a_renewal_does_not_cut_an_extension_short(valkey: Ser
         line.deliver()
         eventually(lambda: "renewed" in [event.kind for event in events])
         assert lease.remaining > 300
+
+
+def test_what_is_delivered_after_an_outage_has_the_effect_of_one(valkey: Server) -> None:
+    """The server ends the connection on which it was not answered, before it is repeated."""
+    others = valkey.client()
+    before = len(others.client_list())
+    with FaultProxy(valkey.port) as line, Dibs(line.url, budget=0.5, connect=1) as dibs:
+        with dibs.claim("order:1", window=600, after="hold"):
+            for _ in range(3):  # the end, its repetition, and what is delivered after that
+                line.hold_requests(match=b"order:1")
+        eventually(lambda: line.triggered == 3, within=90)
+        eventually(lambda: b" done " in (others.get("order:1") or b""), within=90)
+        others.delete("order:1")  # as `dibs release` does
+        dibs.close()
+        line.deliver()
+        eventually(lambda: len(others.client_list()) == before)
+        assert valkey.keys() == []

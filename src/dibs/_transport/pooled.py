@@ -559,10 +559,14 @@ class PooledTransport(BaseTransport):
         """
         outbox = self._circuit.outbox
         is_served = True
-        if self._abandoned:
-            self._exchange(connection, NO_OP, self._limits.connect)
-        while outbox and is_served:
-            is_served = self._deliver(connection)
+        try:
+            if self._abandoned:
+                self._exchange(connection, NO_OP, self._limits.connect)
+            while outbox and is_served:
+                is_served = self._deliver(connection)
+        except BaseException:
+            self._abandon(connection)
+            raise
         with self._tripping:
             if outbox and is_served:
                 return False

@@ -50,7 +50,7 @@ from .._core.once import complete_request, read_complete
 from .._core.request import REPEATED, ErrorReply, Reply, Request
 from .._events import EventSink
 from .._process import Identity
-from .._threads import Deadlines, WorkQueue, deliver_behind, monotonic, sleep
+from .._threads import WorkQueue, deliver_behind, monotonic, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from .renewer import Renewer
 from .store import CLOSED, Store
@@ -84,7 +84,6 @@ class Leases:
     def _identify(self) -> None:
         self._sweep_at = _SWEEP
         self.identity = Identity()
-        self.deadlines = Deadlines()
         self.new_token = self.identity.new_token
 
     def open(self) -> None:

@@ -50,7 +50,7 @@ from .._core.once import (
 from .._core.request import REPEATED, ErrorReply, Reply, Request, together
 from .._events import EventSink
 from .._process import Identity
-from .._tasks import Deadlines, WorkQueue, deliver_behind, monotonic, sleep
+from .._tasks import WorkQueue, deliver_behind, monotonic, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from .renewer import AsyncRenewer
 from .store import CLOSED, AsyncStore
@@ -84,7 +84,6 @@ class AsyncLeases:
     def _identify(self) -> None:
         self._sweep_at = _SWEEP
         self.identity = Identity()
-        self.deadlines = Deadlines()
         self.new_token = self.identity.new_token
 
     def open(self) -> None:

@@ -51,7 +51,7 @@ from .._core.once import (
 from .._core.request import REPEATED, ErrorReply, Reply, Request, together
 from .._events import EventSink
 from .._process import Identity
-from .._threads import Deadlines, WorkQueue, deliver_behind, monotonic, sleep
+from .._threads import WorkQueue, deliver_behind, monotonic, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from .renewer import Renewer
 from .store import CLOSED, Store
@@ -85,7 +85,6 @@ class Leases:
     def _identify(self) -> None:
         self._sweep_at = _SWEEP
         self.identity = Identity()
-        self.deadlines = Deadlines()
         self.new_token = self.identity.new_token
 
     def open(self) -> None:

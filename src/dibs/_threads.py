@@ -21,6 +21,7 @@ from ._transport.gathering import ends_thread as ends_task
 from ._transport.gathering import gather_in_turn as gather
 from ._transport.gathering import gather_threads_until as gather_until
 from ._transport.pooled import PooledTransport as Transport
+from ._transport.waking import Signal
 from .errors import Unavailable, UsageError
 
 __all__ = [
@@ -63,40 +64,6 @@ _WRONG_KIND = (
     "Dibs wraps plain functions; async ones need an AsyncDibs, "
     "generators and classes cannot be held"
 )
-
-
-class Signal:
-    """Set by any thread, waited for by one.
-
-    Made of one lock that only the waiter takes: a signal handler may set it while its own thread
-    is anywhere in here. (`threading.Event` has a lock that such a handler would wait for.)
-    """
-
-    __slots__ = ("_is_set", "_lock")
-
-    def __init__(self) -> None:
-        self._is_set = False
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def set(self) -> None:
-        """Wake the waiter, now or when it comes."""
-        self._is_set = True
-        with contextlib.suppress(RuntimeError):  # it is released already
-            self._lock.release()
-
-    def clear(self) -> None:
-        """Forget that it was set."""
-        self._is_set = False
-        self._lock.acquire(blocking=False)
-
-    def wait(self, seconds: float) -> bool:
-        """True: it was set. False: *seconds* are over."""
-        until = monotonic() + seconds
-        # A release of before the last `clear` may wake us: look at the flag, and wait on.
-        while not self._is_set and (remaining := until - monotonic()) > 0:
-            self._lock.acquire(timeout=min(remaining, threading.TIMEOUT_MAX))
-        return self._is_set
 
 
 Guard = threading.RLock
@@ -180,6 +147,11 @@ class _Here(threading.local):
 _here = _Here()
 
 
+_LOOK_AGAIN = 1.0
+"""Seconds after which who waits for a flight looks again: a signal handler may have raised before
+all were woken."""
+
+
 class Flight:
     """One piece of work for all who want its result. The first to join does it.
 
@@ -195,8 +167,8 @@ class Flight:
         """What those who join it are linked to in a trace; None: it has loaded nothing."""
         self._work = work
         self._ended = ended
-        self._change = threading.Condition()
         self._has_begun = self._is_done = False
+        self._waiting: list[Signal] = []
         self._deadline = math.inf
         self._result: Any = None
         self._error: BaseException | None = None
@@ -216,10 +188,17 @@ class Flight:
 
         TimeoutError: its load takes too long. It cannot be stopped; the next caller loads again.
         """
-        with self._change:
-            is_first, self._has_begun = not self._has_begun, True
-        if is_first:
-            return self._do()
+        if not self._has_begun:
+            # Without a call between them: no other thread has run, and no signal handler raised.
+            self._has_begun = True
+            try:
+                return self._do()
+            except BaseException as error:
+                self._error = error
+                raise
+            finally:
+                self._is_done = True
+                self._end()
         mine = _here.flight
         if mine is None:
             return self._wait()
@@ -232,34 +211,34 @@ class Flight:
 
     def _do(self) -> Any:
         outer, _here.flight = _here.flight, self
-        if outer is not None:
-            outer.awaits = self
         try:
+            if outer is not None:
+                outer.awaits = self
             self._result = self._work()
             return self._result
-        except BaseException as error:
-            self._error = error
-            raise
         finally:
             _here.flight = outer
             if outer is not None:
                 outer.awaits = None
-            self._end()
 
     def _end(self) -> None:
-        with self._change:
-            self._is_done = True
-            self._change.notify_all()
+        self._wake_all()
         if self._ended is not None:
             self._ended(self)
 
+    def _wake_all(self) -> None:
+        for each in self._waiting:
+            each.set()
+
     def _wait(self) -> Any:
-        with self._change:
-            while not self._is_done:
-                remaining = self._deadline - monotonic()
-                if remaining <= 0:
-                    raise TimeoutError
-                self._change.wait(None if remaining == math.inf else remaining)
+        woken = Signal()
+        self._waiting.append(woken)
+        while not self._is_done:
+            remaining = self._deadline - monotonic()
+            if remaining <= 0:
+                raise TimeoutError
+            woken.wait(min(remaining, _LOOK_AGAIN))
+            woken.clear()
         if self._error is None:
             return self._result
         if isinstance(self._error, Exception):
@@ -268,9 +247,8 @@ class Flight:
 
     def limit(self, deadline: float) -> None:
         """Let callers wait until *deadline* at most."""
-        with self._change:
-            self._deadline = deadline
-            self._change.notify_all()
+        self._deadline = deadline
+        self._wake_all()
 
     def cancel(self) -> None:
         """Nothing: a thread cannot be ended from outside."""

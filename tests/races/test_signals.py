@@ -3,6 +3,7 @@
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -389,3 +390,47 @@ def test_only_the_parent_tells_what_the_parent_dropped(valkey: Server, spawn: Sp
     child, parent = spawn(fork_with_something_dropped, valkey.url).result()
     assert child == "[]"
     assert parent == ["dropped:*", "held:*", "lost:*", "out:*"]
+
+
+def raise_in_main_thread_when(is_there: Callable[[], object]) -> threading.Thread:
+    """Have the handler of SIGUSR1 raise in the main thread, wherever that is by then."""
+
+    def wait_and_raise() -> None:
+        eventually(is_there)
+        main = threading.main_thread().ident
+        assert main is not None
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    def handler(signum: int, frame: object) -> None:
+        raise TimeIsUp
+
+    signal.signal(signal.SIGUSR1, handler)
+    thread = threading.Thread(target=wait_and_raise)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("phase", ["sent", "sent again", "connecting"])
+def test_a_handler_that_raises_while_a_key_is_released(valkey: Server, phase: str) -> None:
+    """The release continues, though its first connection is ended before it arrives there."""
+    held = {"sent": 1, "sent again": 2, "connecting": 0}[phase]
+    with FaultProxy(valkey.port) as line, Dibs(line.url, budget=2, connect=60) as dibs:
+        lease = dibs.try_hold("user:1", ttl=300)
+        assert lease is not None
+        before = line.connections
+        for _ in range(held):
+            line.hold_requests(match=b"user:1")
+        if not held:
+            line.stall(replies=True)
+            line.cut()
+        raised = raise_in_main_thread_when(
+            lambda: line.triggered == held and (held or line.connections > before)
+        )
+        with pytest.raises(TimeIsUp):
+            lease.release()
+        raised.join()
+        if not held:
+            line.heal()
+        dibs.peek("user:2")  # on another connection: the server ends those that were left
+        line.deliver()
+        eventually(lambda: valkey.keys() == [], within=30)

@@ -1,13 +1,19 @@
 """Many threads, one Dibs."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
-from dibs import Dibs, Event, Unavailable
+from dibs import Dibs, Event, Unavailable, UsageError
+from dibs._core.causes import cause_for
+from dibs._transport import pooled
+from dibs._transport.pool import ThreadConnection
+from dibs._transport.subscriber import Subscriber
 from dibs.testing import Child, FaultProxy, Server, eventually
 
 
@@ -241,3 +247,144 @@ def test_all_threads_leave_a_server_that_was_demoted(
         proxy.move_to(new.port)
         assert not all(all_at_once(2)), "nobody has noticed before"
         assert all(all_at_once(3))
+
+
+def test_a_thread_that_learns_of_an_outage_late_does_not_begin_another(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it takes its last look at a silent connection, the server is back: that is no news."""
+    looks, recovered = threading.Event(), threading.Event()
+    read = ThreadConnection.read
+
+    def last_look(connection: ThreadConnection, request: Any, limit: float | None = None) -> Any:
+        if limit == 0.0:
+            looks.set()
+            assert recovered.wait(60)
+        return read(connection, request, limit)
+
+    monkeypatch.setattr(ThreadConnection, "read", last_look)
+    with FaultProxy(valkey.port) as line, Dibs(line.url, budget=1, connect=60) as dibs:
+        transport, [breaker] = dibs._store.transport, dibs._store.transport.breakers
+        with dibs.hold("user:1", ttl=5):
+            pass
+        with ThreadPoolExecutor(1) as pool:
+            line.hold_replies(match=b"user:1")
+            line.refuse()
+            caller = pool.submit(dibs.try_hold, "user:1", ttl=5)
+            eventually(lambda: line.triggered == 1)
+            transport._trip(cause_for("silent"))  # as a thread that was silenced before
+            assert looks.wait(60)
+            line.accept()
+            eventually(lambda: breaker.recoveries == 1, within=90)
+            recovered.set()
+            lease = caller.result()
+            assert lease is not None and not lease.guarded
+        assert (breaker.is_open, breaker.recoveries) == (False, 1)
+
+
+@pytest.mark.parametrize("meanwhile", ["closed", "reconnected"])
+def test_a_subscriber_that_begins_when_its_connection_is_no_longer_wanted(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    """The client is closed, or its server is elsewhere: neither thread nor socket stays."""
+
+    made: list[Subscriber] = []
+
+    def begin(connection: ThreadConnection, *args: Any) -> Subscriber:
+        if meanwhile == "closed":
+            dibs.close()
+        else:
+            dibs._store.transport.reconnect()
+        monkeypatch.undo()
+        made.append(Subscriber(connection, *args))
+        return made[0]
+
+    monkeypatch.setattr(pooled, "Subscriber", begin)
+    with Dibs(valkey.url, budget=5) as dibs:
+        valkey.client().set("user:1", "another", px=50)
+        with contextlib.suppress(UsageError):  # it is closed
+            dibs.try_hold("user:1", ttl=5, wait=60)
+        eventually(lambda: made[0]._connection.is_closed)
+
+
+def test_a_handler_that_raises_while_the_subscriber_starts(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread runs, but start() raised: it ends, with its connection."""
+    start, started = threading.Thread.start, list[threading.Thread]()
+
+    def start_and_raise(thread: threading.Thread) -> None:
+        start(thread)
+        if thread.name == "dibs subscriber":
+            monkeypatch.undo()
+            started.append(thread)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", start_and_raise)
+    with Dibs(valkey.url, budget=5) as dibs:
+        valkey.client().set("user:1", "another", px=50)
+        with pytest.raises(KeyboardInterrupt):
+            dibs.try_hold("user:1", ttl=5, wait=60)
+        started[0].join(timeout=60)
+        assert not started[0].is_alive()
+        with dibs.hold("user:1", ttl=5, wait=60) as lease:
+            assert lease.guarded
+
+
+def test_a_connection_for_whose_subscriber_there_is_no_thread(
+    valkey: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is used for requests again, and as often as before it is asked whether one has come."""
+    looks: list[float] = []
+    look_every, start = ThreadConnection.look_every, threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "dibs subscriber":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    def note(connection: ThreadConnection, seconds: float) -> None:
+        looks.append(seconds)
+        look_every(connection, seconds)
+
+    with Dibs(valkey.url, budget=5) as dibs:
+        dibs.peek("user:1")
+        monkeypatch.setattr(ThreadConnection, "look_every", note)
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        valkey.client().set("user:1", "another", px=50)
+        with dibs.hold("user:1", ttl=5, wait=60) as lease:
+            assert lease.guarded
+        assert looks == []
+
+
+def test_the_late_reply_to_a_renewal_does_not_cut_an_extension_short(valkey: Server) -> None:
+    """They are asked on two connections, and the later one is answered first."""
+    events: list[Event] = []
+    with (
+        FaultProxy(valkey.port) as line,
+        Dibs(line.url, budget=60, listeners=[events.append]) as dibs,
+        dibs.hold("user:1", ttl=3, renew=True) as lease,
+    ):
+        line.hold_replies(match=lease.token.encode())
+        eventually(lambda: line.triggered == 1)
+        assert lease.extend(600)
+        line.deliver()
+        eventually(lambda: "renewed" in [event.kind for event in events])
+        assert lease.remaining > 300
+
+
+def test_what_is_delivered_after_an_outage_has_the_effect_of_one(valkey: Server) -> None:
+    """The server ends the connection on which it was not answered, before it is repeated."""
+    others = valkey.client()
+    before = len(others.client_list())
+    with FaultProxy(valkey.port) as line, Dibs(line.url, budget=0.5, connect=1) as dibs:
+        with dibs.claim("order:1", window=600, after="hold"):
+            for _ in range(3):  # the end, its repetition, and what is delivered after that
+                line.hold_requests(match=b"order:1")
+        eventually(lambda: line.triggered == 3, within=90)
+        eventually(lambda: b" done " in (others.get("order:1") or b""), within=90)
+        others.delete("order:1")  # as `dibs release` does
+        dibs.close()
+        line.deliver()
+        eventually(lambda: len(others.client_list()) == before)
+        assert valkey.keys() == []

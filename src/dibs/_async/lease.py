@@ -351,8 +351,8 @@ class AsyncRenewedLease(AsyncLease):
     def __del__(self) -> None:
         # It can no longer be released. Listeners get it later: this runs wherever garbage is
         # collected, also inside a listener that holds a lock.
-        state = self._state
-        if state.is_over or state.is_lost:
+        state = getattr(self, "_state", None)  # not there if a signal handler raised in __init__
+        if state is None or state.is_over or state.is_lost:
             return
         with contextlib.suppress(Exception):
             if self._leases.owns(state):

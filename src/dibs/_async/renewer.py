@@ -14,7 +14,13 @@ from .._core.capabilities import Engine, must_allow
 from .._core.causes import cause_for
 from .._core.connection import Outage
 from .._core.keys import milliseconds
-from .._core.lease import LeaseState, keep_request, read_extend, value_request
+from .._core.lease import (
+    LeaseState,
+    keep_request,
+    never_shortens,
+    read_extend,
+    value_request,
+)
 from .._core.once import complete_request, read_complete
 from .._core.request import Request
 from .._events import EventSink
@@ -112,13 +118,13 @@ class AsyncRenewer:
                 if wake:
                     self._wake.set()
                 return
-            self._is_running = True
             self._run_number += 1
             self._wake.set()  # a run before this one sees that it is no longer wanted
             self._wake = Signal()
             self._looks_at = self._heap[0][0] if self._heap else math.inf
             run = functools.partial(self._run, self._run_number, self._wake)
         try:
+            self._is_running = True  # in here: a signal handler may raise anywhere
             self._work.start(run)
             self._watch.begin()  # not in the run: a body that blocks may keep that from beginning
         except BaseException:
@@ -369,7 +375,10 @@ class AsyncRenewer:
             refused = isinstance(reply, UsageError)
             self._lose(lease, cause_for("denied", str(reply)) if refused else _TAKEN)
             return
-        lease.keep_until(now + ttl, monotonic())
+        until, engine = now + ttl, self._store.transport.engine
+        if engine is not None and never_shortens(engine):
+            until = max(until, lease.deadline)  # it was extended meanwhile, on another connection
+        lease.keep_until(until, monotonic())
         self._plan_next(lease, now + lease.call.options.renew_after)
         self._events.emit("renewed", lease.call.name)
 

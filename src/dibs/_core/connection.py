@@ -269,10 +269,11 @@ class Next(enum.Enum):
 class Attempt:
     """A request that was not answered at once: how often it is sent again, and when not."""
 
-    __slots__ = ("_circuit", "_losses", "was_silent")
+    __slots__ = ("_circuit", "_losses", "_recoveries", "was_silent")
 
     def __init__(self, circuit: Circuit) -> None:
         self._circuit = circuit
+        self._recoveries = circuit.breaker.recoveries
         self._losses = 0
         self.was_silent = False
         """True: a connection was silent for half a budget."""
@@ -284,6 +285,11 @@ class Attempt:
         A firewall that forgets idle connections forgets all of them, silently.
         """
         return self.was_silent or self._losses > 1
+
+    @property
+    def is_outdated(self) -> bool:
+        """True: an outage has ended since it began, so what it met says nothing about now."""
+        return self._circuit.breaker.recoveries != self._recoveries
 
     def silent(self) -> Next:
         """Nothing came for half a budget: the second connection gets the other half."""

@@ -197,9 +197,14 @@ def read_acquire(replies: list[Reply], token: bytes) -> Won | Holding:
 
 def extend_request(engine: Engine, key: bytes, token: bytes, ttl_ms: int) -> Request:
     """Keep the key for another *ttl_ms*, if it is still ours; never for less than it has."""
-    if engine.set_ifeq and engine.refused.intersection(_EXTEND):
+    if not never_shortens(engine):
         return SetExpiry(key, token, ttl_ms)
     return Request(run_script("hold_extend", [key], token, ttl_ms), 1, key)
+
+
+def never_shortens(engine: Engine) -> bool:
+    """Whether a lease keeps the longest life that was confirmed, in whatever order that was."""
+    return not engine.set_ifeq or engine.refused.isdisjoint(_EXTEND)
 
 
 _EXTEND = ("EVAL", "GET", "PEXPIRE")

@@ -1,6 +1,7 @@
 # Generated from src/dibs/_async/waiters.py by unasync.py – do not edit.
 """Waiting for a key: in order of arrival, one contender per process and key, woken, not polling."""
 
+import contextlib
 import math
 from collections import deque
 from collections.abc import Callable
@@ -28,6 +29,12 @@ _NOTE_AFTER = 1.0
 """Who has waited so long is noted at the server, for people who look; others cost nothing."""
 
 
+class Turn(Signal):
+    """One who waits. A signal handler may raise before it is out of the queue."""
+
+    has_left = False
+
+
 class Queue:
     """Those who wait for one key, what they know of it, and when one of them looks again.
 
@@ -39,7 +46,7 @@ class Queue:
         self.limit = limit
         self._since, self._wall = monotonic(), time()
         self._noted_at = -math.inf
-        self.turns: deque[Signal] = deque()
+        self.turns: deque[Turn] = deque()
         self.look_at = 0.0
         self._guard = guard
         self._answer: Holding | None = None
@@ -81,7 +88,7 @@ class Queue:
             self._pushes = self._pushes.after_reading(now, pushed=self._pushed, changed=changed)
             self._pushed = False
             self._answer, self._answered_at = holding, now
-            self.look_at = math.inf
+            self.look_at = now + _LOOK_AGAIN  # if the caller is gone before it says when
 
     @property
     def pause(self) -> float:
@@ -98,8 +105,17 @@ class Queue:
         with self._guard:
             self._pushed = True
             self.look_at = 0.0
-            if self.turns:
-                self.turns[0].set()
+            first = self.first
+            if first is not None:
+                first.set()
+
+    @property
+    def first(self) -> Turn | None:
+        """Whose turn it is; None: nobody waits."""
+        with self._guard:
+            while self.turns and self.turns[0].has_left:
+                self.turns.popleft()
+            return self.turns[0] if self.turns else None
 
 
 def _is_another(before: Holding, now: Holding) -> bool:
@@ -141,14 +157,15 @@ class Waiters:
     ) -> T | Holding:
         """What *attempt* returns once it is not a Holding; or, after `wait`, who has it."""
         deadline = monotonic() + call.options.wait
-        turn = Signal()
-        queue = self._join(call, turn)
+        turn, queue = Turn(), None
         try:
+            queue = self._join(call, turn)
             self._until_first(queue, turn, deadline)
             if monotonic() >= deadline and queue.holding is not None:
                 return self._held_here(call.key) or queue.holding
             return self._contend(call, attempt, queue, turn, deadline)
         finally:
+            turn.has_left = True  # first of all, and without a call
             self._leave(call, queue, turn)
 
     def wake_next(self, key: bytes) -> None:
@@ -161,26 +178,35 @@ class Waiters:
         for key in list(self.queues):
             self.wake_next(key)
 
-    def _join(self, call: HoldCall, turn: Signal) -> Queue:
+    def _join(self, call: HoldCall, turn: Turn) -> Queue:
         loop, limit = current_loop(), call.options.limit
         with self.guard:
             if loop is not self._loop:
                 # The waiters in these queues belong to a loop that was closed.
                 self._loop, self.queues = loop, {}
-            queues = self.queues.setdefault(call.key, [])
-            queue = next((each for each in queues if each.limit == limit), None)
+            queue = self._queue_of(call)
             if queue is None:
                 queue = Queue(self.guard, limit)
-                queues.append(queue)
+                self.queues.setdefault(call.key, []).append(queue)
             queue.turns.append(turn)
             return queue
 
-    def _leave(self, call: HoldCall, queue: Queue, turn: Signal) -> None:
+    def _queue_of(self, call: HoldCall) -> Queue | None:
+        queues = self.queues.get(call.key, ())
+        return next((each for each in queues if each.limit == call.options.limit), None)
+
+    def _leave(self, call: HoldCall, queue: Queue | None, turn: Turn) -> None:
+        """*queue*: None if it was interrupted while it joined one."""
         key = call.key
         with self.guard:
-            queue.turns.remove(turn)
-            if queue.turns:
-                queue.turns[0].set()
+            queue = queue or self._queue_of(call)
+            if queue is None:
+                return
+            with contextlib.suppress(ValueError):  # it is not in it, or not any more
+                queue.turns.remove(turn)
+            first = queue.first
+            if first is not None:
+                first.set()
                 return
             queues = self.queues.get(key, [])
             if queue in queues:
@@ -199,11 +225,11 @@ class Waiters:
         if is_possible and queue.is_note_due(monotonic()):
             transport.post(note_request(call, queue.note_by(self._who())))
 
-    def _until_first(self, queue: Queue, turn: Signal, deadline: float) -> None:
+    def _until_first(self, queue: Queue, turn: Turn, deadline: float) -> None:
         """Until it is our turn to contend, or `wait` is over."""
-        while queue.turns[0] is not turn:
+        while queue.first is not turn:
             turn.clear()
-            if queue.turns[0] is turn:
+            if queue.first is turn:
                 # Between the two looks it became ours; the signal is gone, the turn is not.
                 return
             remaining = deadline - monotonic()
@@ -216,7 +242,7 @@ class Waiters:
         call: HoldCall,
         attempt: Callable[[HoldCall], T | Holding],
         queue: Queue,
-        turn: Signal,
+        turn: Turn,
         deadline: float,
     ) -> T | Holding:
         while True:

@@ -29,6 +29,7 @@ from .._system import monotonic
 from . import redis_internals
 from .base import is_readable, unsent_bytes
 from .faults import cause_of
+from .waking import Signal
 
 # ---- one connection
 
@@ -254,7 +255,7 @@ class Opening:
         """Why there is no connection."""
         self._connect = connect
         self._on_end = on_end
-        self._done = threading.Event()
+        self._done = Signal()
         self._guard = threading.RLock()
         self._is_taken = False
         self._connection: ThreadConnection | None = None
@@ -324,7 +325,7 @@ class _Waiter:
         """True: it can only use a new connection."""
         self.connection: ThreadConnection | None = None
         """What it was given."""
-        self._turn = threading.Event()
+        self._turn = Signal()
 
     def wake(self) -> None:
         """It was given a connection, or should look for itself."""

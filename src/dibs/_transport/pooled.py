@@ -34,6 +34,7 @@ from .faults import CONNECTION_ERRORS, cause_of, settings_error
 from .handshake import open_for_threads
 from .pool import MOST_IDLE, Opening, Pool, PoolTimeout, Silent, ThreadConnection
 from .subscriber import Subscriber
+from .waking import Signal
 
 _MAX_ATTEMPTS = 4
 """Attempts at the same time."""
@@ -59,7 +60,7 @@ class Probe:
         self._restart_server = restart_server
         self._is_needed = is_needed
         self._pause = limit / _MAX_ATTEMPTS
-        self._changed = threading.Event()
+        self._changed = Signal()
         self._guard = threading.RLock()
         self._thread: threading.Thread | None = None
         self._is_closed = False
@@ -241,8 +242,9 @@ class PooledTransport(BaseTransport):
                 reply = connection.exchange(request)
         except CONNECTION_ERRORS as error:
             failure = error
-        except BaseException:
+        except BaseException:  # a signal handler raised
             self._abandon(connection)
+            self.deliver_later(request)
             raise
         else:
             # The generation last, so that no other thread runs between this and `append`.
@@ -305,7 +307,7 @@ class PooledTransport(BaseTransport):
         """A connection for *request*, which is kept for later if there is none."""
         try:
             return self._connection(TimeLimit(self._limits.connect))
-        except Outage:
+        except BaseException:  # an outage, or a signal handler raised
             if request is not None:
                 self.deliver_later(request)
             raise
@@ -362,19 +364,20 @@ class PooledTransport(BaseTransport):
             if hanging is None:  # that says nothing about the server
                 self.deliver_later(request)
                 raise Outage(saturated.cause, sent=True) from None
-            return self._last_look(request, hanging, self._why(error))
+            return self._last_look(attempt, request, hanging, self._why(error))
         except Outage as known:  # by another thread, meanwhile
-            return self._last_look(request, hanging, known.cause)
+            return self._last_look(attempt, request, hanging, known.cause)
         except CONNECTION_ERRORS as refused:
-            return self._last_look(request, hanging, self._why(refused))
+            return self._last_look(attempt, request, hanging, self._why(refused))
         except BaseException:
             for each in (connection, hanging):
                 if each is not None:
                     self._abandon(each)
+            self.deliver_later(request)
             raise
         if hanging is not None:  # it may answer, and the copy on the other one arrive later
             self._superseded.keep(request.key, connection)
-        return self._last_look(request, hanging or connection, self._why(error))
+        return self._last_look(attempt, request, hanging or connection, self._why(error))
 
     def _after(self, attempt: Attempt, error: Exception) -> Next:
         return attempt.silent() if isinstance(error, Silent) else attempt.lost()
@@ -416,20 +419,30 @@ class PooledTransport(BaseTransport):
         self._pool.put(connection)
         return REPEATED if request.until and reply == 0 else reply
 
-    def _last_look(self, request: Request, hanging: ThreadConnection | None, cause: Cause) -> Any:
+    def _last_look(
+        self,
+        attempt: Attempt,
+        request: Request,
+        hanging: ThreadConnection | None,
+        cause: Cause,
+    ) -> Any:
         """The reply on *hanging*, if it has come after all; else it is an outage."""
         if hanging is not None:
             try:
                 if hanging.unread:
                     raise Silent
                 reply = hanging.read(request, 0.0)
-            except CONNECTION_ERRORS:
+            except BaseException as error:
                 self._abandon(hanging)
+                if not isinstance(error, CONNECTION_ERRORS):  # a signal handler raised
+                    self.deliver_later(request)
+                    raise
             else:
                 self._pool.add(hanging)
                 self._pool.put(hanging)
                 return reply
-        self._trip(cause)
+        if not attempt.is_outdated:
+            self._trip(cause)
         self.deliver_later(request)
         raise Outage(cause, sent=True) from None
 
@@ -470,14 +483,26 @@ class PooledTransport(BaseTransport):
                 if self._circuit.breaker.is_open:
                     raise EOFError
                 connection = self._connection(TimeLimit(self._limits.connect))
-                try:
-                    found = Subscriber(connection, self._watchers, self._limits.budget)
-                except RuntimeError:  # no more threads
-                    self._pool.put(connection)
-                    raise EOFError from None
                 self._pool.remove(connection)
+                # Known before its thread starts: whatever comes between, `close` finds it.
+                found = Subscriber(connection, self._watchers, self._limits.budget)
                 self._subscriber = found
+                self._start(found, connection)
             return found
+
+    def _start(self, subscriber: Subscriber, connection: ThreadConnection) -> None:
+        try:
+            subscriber.start()
+        except RuntimeError:  # no more threads
+            self._subscriber = None
+            self._pool.add(connection)
+            self._pool.put(connection)
+            raise EOFError from None
+        except BaseException:  # a signal handler raised; the thread may run all the same
+            subscriber.close()
+            raise
+        if connection.generation != self._pool.generation:  # closed, or elsewhere, meanwhile
+            subscriber.close()
 
     def reconnect(self) -> None:
         """The server answers, but is not the one we want: connect anew, it may be elsewhere now."""
@@ -534,10 +559,14 @@ class PooledTransport(BaseTransport):
         """
         outbox = self._circuit.outbox
         is_served = True
-        if self._abandoned:
-            self._exchange(connection, NO_OP, self._limits.connect)
-        while outbox and is_served:
-            is_served = self._deliver(connection)
+        try:
+            if self._abandoned:
+                self._exchange(connection, NO_OP, self._limits.connect)
+            while outbox and is_served:
+                is_served = self._deliver(connection)
+        except BaseException:
+            self._abandon(connection)
+            raise
         with self._tripping:
             if outbox and is_served:
                 return False

@@ -15,6 +15,7 @@ from .._system import monotonic
 from .base import Watchers
 from .faults import CONNECTION_ERRORS
 from .pool import Silent, ThreadConnection
+from .waking import Signal
 
 _PING_AFTER = 4
 """Slices without a message after which the server is pinged, and after which a ping is lost."""
@@ -29,7 +30,7 @@ class _PendingRequest:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.replies: list[Reply] = []
-        self.done = threading.Event()
+        self.done = Signal()
         self.error: BaseException | None = None
 
 
@@ -41,7 +42,7 @@ class Subscriber:
     """
 
     def __init__(self, connection: ThreadConnection, watchers: Watchers, budget: float) -> None:
-        self.is_alive = True
+        self.is_alive = False
         self.pushes = connection.pushes
         self._is_tracking = False
         self._connection = connection
@@ -49,18 +50,20 @@ class Subscriber:
         self._budget = budget
         self._pending: deque[_PendingRequest] = deque()
         self._guard = threading.RLock()
-        connection.look_every(_SLICE)
+
+    def start(self) -> None:
+        """Start the thread. RuntimeError: the system has none for it."""
+        self.is_alive = True
         threading.Thread(target=self._run, name="dibs subscriber", daemon=True).start()
 
     def track(self, requests: list[Request]) -> list[Tracked]:
         """Send them and have later changes of their keys pushed. Silent, EOFError: no replies."""
         with self._guard:
-            first, self._is_tracking = not self._is_tracking, True
-        replies = self._send(tracked(requests, first=first))
-        return read_tracked(replies, requests, pushes=self.pushes)
+            pending = self._write(tracked(requests, first=not self._is_tracking))
+            self._is_tracking = True
+        return read_tracked(self._replies(pending), requests, pushes=self.pushes)
 
-    def _send(self, request: Request) -> list[Reply]:
-        pending = self._write(request)
+    def _replies(self, pending: _PendingRequest) -> list[Reply]:
         time_limit = TimeLimit(self._budget)
         since = monotonic()
         while not pending.done.wait(time_limit.slice):
@@ -77,12 +80,17 @@ class Subscriber:
             if not self.is_alive:
                 raise EOFError
             pending = _PendingRequest(request)
-            self._pending.append(pending)
-            self._connection.write(request)
+            try:
+                self._pending.append(pending)
+                self._connection.write(request)
+            except BaseException:  # replies would be taken for those to another request
+                self.close()
+                raise
             return pending
 
     def _run(self) -> None:
         try:
+            self._connection.look_every(_SLICE)
             while True:
                 self._handle(self._next())
         except (*CONNECTION_ERRORS, IndexError) as error:  # IndexError: a reply without a request

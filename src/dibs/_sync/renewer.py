@@ -122,10 +122,10 @@ class Renewer:
             self._run_number += 1
             self._wake.set()  # a run before this one sees that it is no longer wanted
             self._wake = Signal()
-            self._looks_at = self._heap[0][0] if self._heap else math.inf
+            looks_at = self._heap[0][0] if self._heap else math.inf
             run = functools.partial(self._run, self._run_number, self._wake)
-        try:
-            self._is_running = True  # in here: a signal handler may raise anywhere
+        try:  # a signal handler may raise anywhere
+            self._is_running, self._looks_at = True, looks_at
             self._work.start(run)
             self._watch.begin()  # not in the run: a body that blocks may keep that from beginning
         except BaseException:

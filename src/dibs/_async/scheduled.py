@@ -310,6 +310,7 @@ class AsyncRunner:
         try:
             async with AsyncHold(self._leases, self._scheduled.call, state) as lease:
                 step = self._plan(await self._refresh() if now is None else now)
+                lease.check()  # the reply may have come when it was over
                 if step.skip is not None:
                     self._report_missed(step.missed)
                     await self._record(state, step.skip, "skipped", self._clock.now())

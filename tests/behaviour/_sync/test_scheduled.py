@@ -794,6 +794,28 @@ def test_a_fire_that_is_skipped_costs_two_round_trips(valkey: Server) -> None:
             assert line.requests - before == 2
 
 
+def test_a_lease_that_is_over_when_it_is_granted_begins_no_run(
+    valkey: Server, proxy: FaultProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Replies take longer than the ttl: the fire is run when they do not."""
+    runs: list[bool] = []
+    clock = Clock()
+    with Dibs(proxy.url, budget=5) as dibs:
+
+        @dibs.scheduled(every=60, key="tick", ttl=0.5)
+        def tick(fire: Any) -> None:
+            runs.append(fire.lease.lost)
+
+        with clock.scheduler(dibs):
+            eventually(has_begun(valkey, "tick"))
+            proxy.delay(replies=0.6)
+            clock.set(NOON + 60)
+            eventually(lambda: "its lease was lost" in caplog.text or runs != [])
+            proxy.heal()
+            eventually(lambda: _last(valkey, "tick") == int(NOON + 60) * 1000)
+    assert runs == [False]
+
+
 def test_a_fire_that_cannot_be_recorded_keeps_its_lease(own_server: Server) -> None:
     """Not even for a moment is the lease free and the fire not over: no other machine runs it."""
     events: list[Event] = []

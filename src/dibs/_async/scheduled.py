@@ -158,14 +158,6 @@ class MachineClock:
         self._events.emit("clock_skew", "*", cause=cause_for("clock", detail))
 
 
-class _Taken(NamedTuple):
-    """The lease is ours."""
-
-    state: LeaseState
-    now: int | None
-    """The time that the server's clock has shown since; None: it was not asked."""
-
-
 class AsyncRunner:
     """One scheduled function on this machine: waits for its fires, and runs those that it gets."""
 
@@ -182,6 +174,8 @@ class AsyncRunner:
         """The fire that this machine runs, or waits to take over."""
         self._before: str | None = None
         """Who had the lease when this machine last asked for it, since `_last` has changed."""
+        self._looked_at: int | None = None
+        """The server's clock when the lease was taken; None: it did not say."""
         self._is_loss_logged = False
         self._is_delayed = False
         """A fire is due, Redis is unavailable, and that was logged."""
@@ -271,18 +265,18 @@ class AsyncRunner:
         attempt = functools.partial(self._attempt, fire)
         outcome = await self._leases.waiters.take(self._scheduled.call, attempt)
         # If not: it is over, we are stopped, or another machine runs it: look at the clock.
-        if isinstance(outcome, _Taken):
-            await self._use(*outcome)
+        if isinstance(outcome, LeaseState):
+            await self._use(outcome)
 
     async def _skip(self, fire: int) -> None:
         """Record *fire* as over, unless another machine is running: then wait for its end."""
         outcome = await self._acquire(self._scheduled.call)
-        if isinstance(outcome, _Taken):
-            await self._use(*outcome)
+        if isinstance(outcome, LeaseState):
+            await self._use(outcome)
         else:
             self._awaited = fire
 
-    async def _attempt(self, fire: int, call: HoldCall) -> _Taken | Holding | None:
+    async def _attempt(self, fire: int, call: HoldCall) -> LeaseState | Holding | None:
         """One try to get *fire*. None: there is nothing to get."""
         if self._stopping:
             return None
@@ -294,31 +288,29 @@ class AsyncRunner:
             return None
         return await self._acquire(call)
 
-    async def _acquire(self, call: HoldCall) -> _Taken | Holding:
+    async def _acquire(self, call: HoldCall) -> LeaseState | Holding:
         """Try to take the lease, and look when it is taken: one write."""
-        since = monotonic()
-        now: int | None = None
+        since, self._looked_at = monotonic(), None
 
         def read(replies: list[Reply], token: bytes) -> Won | Holding:
-            nonlocal now
-            now = self._learn(replies.pop(), since)
+            self._looked_at = self._learn(replies.pop(), since)
             return read_acquire(replies, token)
 
         look = look_request(self._scheduled.last_key)
         outcome = await self._leases.acquire(call, None, read, look)
         if isinstance(outcome, Holding):
             self._before = outcome.holder
-            return outcome
-        return _Taken(outcome, now)
+        return outcome
 
     # ---- running a fire
 
-    async def _use(self, state: LeaseState, now: int | None) -> None:
+    async def _use(self, state: LeaseState) -> None:
         """The lease is ours: run what is due, or skip it."""
-        self._is_loss_logged = False
+        self._is_loss_logged, now = False, self._looked_at
         try:
             async with AsyncHold(self._leases, self._scheduled.call, state) as lease:
                 step = self._plan(await self._refresh() if now is None else now)
+                lease.check()  # the reply may have come when it was over
                 if step.skip is not None:
                     self._report_missed(step.missed)
                     await self._record(state, step.skip, "skipped", self._clock.now())

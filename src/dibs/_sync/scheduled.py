@@ -159,14 +159,6 @@ class MachineClock:
         self._events.emit("clock_skew", "*", cause=cause_for("clock", detail))
 
 
-class _Taken(NamedTuple):
-    """The lease is ours."""
-
-    state: LeaseState
-    now: int | None
-    """The time that the server's clock has shown since; None: it was not asked."""
-
-
 class Runner:
     """One scheduled function on this machine: waits for its fires, and runs those that it gets."""
 
@@ -183,6 +175,8 @@ class Runner:
         """The fire that this machine runs, or waits to take over."""
         self._before: str | None = None
         """Who had the lease when this machine last asked for it, since `_last` has changed."""
+        self._looked_at: int | None = None
+        """The server's clock when the lease was taken; None: it did not say."""
         self._is_loss_logged = False
         self._is_delayed = False
         """A fire is due, Redis is unavailable, and that was logged."""
@@ -272,18 +266,18 @@ class Runner:
         attempt = functools.partial(self._attempt, fire)
         outcome = self._leases.waiters.take(self._scheduled.call, attempt)
         # If not: it is over, we are stopped, or another machine runs it: look at the clock.
-        if isinstance(outcome, _Taken):
-            self._use(*outcome)
+        if isinstance(outcome, LeaseState):
+            self._use(outcome)
 
     def _skip(self, fire: int) -> None:
         """Record *fire* as over, unless another machine is running: then wait for its end."""
         outcome = self._acquire(self._scheduled.call)
-        if isinstance(outcome, _Taken):
-            self._use(*outcome)
+        if isinstance(outcome, LeaseState):
+            self._use(outcome)
         else:
             self._awaited = fire
 
-    def _attempt(self, fire: int, call: HoldCall) -> _Taken | Holding | None:
+    def _attempt(self, fire: int, call: HoldCall) -> LeaseState | Holding | None:
         """One try to get *fire*. None: there is nothing to get."""
         if self._stopping:
             return None
@@ -295,31 +289,29 @@ class Runner:
             return None
         return self._acquire(call)
 
-    def _acquire(self, call: HoldCall) -> _Taken | Holding:
+    def _acquire(self, call: HoldCall) -> LeaseState | Holding:
         """Try to take the lease, and look when it is taken: one write."""
-        since = monotonic()
-        now: int | None = None
+        since, self._looked_at = monotonic(), None
 
         def read(replies: list[Reply], token: bytes) -> Won | Holding:
-            nonlocal now
-            now = self._learn(replies.pop(), since)
+            self._looked_at = self._learn(replies.pop(), since)
             return read_acquire(replies, token)
 
         look = look_request(self._scheduled.last_key)
         outcome = self._leases.acquire(call, None, read, look)
         if isinstance(outcome, Holding):
             self._before = outcome.holder
-            return outcome
-        return _Taken(outcome, now)
+        return outcome
 
     # ---- running a fire
 
-    def _use(self, state: LeaseState, now: int | None) -> None:
+    def _use(self, state: LeaseState) -> None:
         """The lease is ours: run what is due, or skip it."""
-        self._is_loss_logged = False
+        self._is_loss_logged, now = False, self._looked_at
         try:
             with Hold(self._leases, self._scheduled.call, state) as lease:
                 step = self._plan(self._refresh() if now is None else now)
+                lease.check()  # the reply may have come when it was over
                 if step.skip is not None:
                     self._report_missed(step.missed)
                     self._record(state, step.skip, "skipped", self._clock.now())

@@ -1,5 +1,4 @@
--- schedule_record.lua: record that a fire of a schedule is over, and all fires before it; then end
--- the lease under which it was run.
+-- schedule_record.lua: record that a fire, and all before it, is over, then end its lease.
 -- KEYS[1] the last fire of the schedule: "<time in ms since the epoch> <who recorded it> …"
 -- KEYS[2] the last 50 records: a sorted set, by the time of the fire   KEYS[3] the lease
 -- ARGV[1] time of the fire, ms   ARGV[2] who records it, how it ended, its beginning and its length

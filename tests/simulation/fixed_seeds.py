@@ -32,6 +32,6 @@ ONCE_FAILED: dict[str, tuple[int, ...]] = {
     # One whose process stood still between its turn and its run, or before it got the claim on it.
     "alone": (400305, 410122, 1000414),
     # Fires by a wrong clock; a clock that was set while a schedule began.
-    "scheduled": (60, 70, 92, 107, 116, 1000309),
+    "scheduled": (60, 70, 92, 107, 116, 810307, 811778, 1000309),
 }
 """Seeds that have shown a defect which was mended."""

@@ -284,9 +284,10 @@ class Runner:
         now = self._refresh()
         if self._clock.is_apart or (self._last is not None and self._last >= fire):
             return None
-        if now < fire:  # our clock is ahead, by less than a round trip shows
-            self._wake.wait(pause(fire, now))
-            return None
+        if now < fire:
+            if fire <= self._clock.now():  # it is ahead by less than a round trip shows
+                self._wake.wait(pause(fire, now))
+            return None  # else it was set, and another fire may be due by the server's clock
         return self._acquire(call)
 
     def _acquire(self, call: HoldCall) -> LeaseState | Holding:

@@ -244,6 +244,27 @@ def test_a_clock_that_is_set_back_while_a_new_schedule_begins(
             eventually(lambda: runs == ["12:01"])
 
 
+def test_a_clock_that_is_set_forward_does_not_hold_up_the_fires_before(
+    valkey: Server,
+) -> None:
+    """A later fire seemed due: the server's clock is asked, and the next fire by it is run."""
+    runs: list[str] = []
+    clock = Clock(NOON + 10)
+    with Dibs(valkey.url, budget=5) as dibs:
+
+        @dibs.scheduled(every=30, key="tick")
+        def tick(fire: Any) -> None:
+            runs.append(f"{fire.at:%H:%M:%S}")
+
+        with clock.scheduler(dibs):
+            eventually(has_begun(valkey, "tick"))
+            clock.ahead, asked = 45, clock.asked
+            clock.set(NOON + 29.5 + 45)
+            eventually(lambda: clock.asked > asked)
+            clock.now = NOON + 30 + 45
+            eventually(lambda: runs == ["12:00:30"], within=20)
+
+
 def test_a_new_schedule_is_said_to_be_new_until_a_fire_is_over(
     valkey: Server, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -70,7 +70,9 @@ class OutageLog:
         """A server stopped answering."""
         with self._guard:
             self._servers += 1
-            self._begin(cause, now)
+            is_news = self._begins(cause, now)
+        if is_news:
+            self._log_outage(cause)
 
     def touched(self, cause: str, now: float, *, is_unguarded: bool) -> None:
         """A caller was let through without a guard, or got Unavailable.
@@ -78,17 +80,19 @@ class OutageLog:
         A thread may say so late, when the server answers again: it is counted with the next outage.
         """
         with self._guard:
-            if now > self._late_until or self._cause != cause:
-                self._begin(Cause(cause), now)
+            is_late = now <= self._late_until and self._cause == cause
+            is_news = not is_late and self._begins(Cause(cause), now)
             self._touched_at = now
             self._unguarded += is_unguarded
+        if is_news:
+            self._log_outage(Cause(cause))
 
     def ended(self, now: float) -> None:
         """A server answers again."""
         with self._guard:
             self._servers = max(self._servers - 1, 0)
             self._late_until = now + _LATE
-            self.served(now)
+        self.served(now)
 
     def served(self, now: float) -> None:
         """A request was served: what the server could not do before, it can do now."""
@@ -100,15 +104,19 @@ class OutageLog:
             self.is_open = False
             lasted, count = max(now - self._since, 0.0), self._unguarded
             self._unguarded = 0
+        # Nowhere under the guard: a handler that hangs would hold up every caller.
         _log.info(
             "Redis is available again after %.2f s (%s); unguarded grants meanwhile: %d",
             lasted, self._cause.code, count,
         )  # fmt: skip
 
-    def _begin(self, cause: Cause, now: float) -> None:
+    def _begins(self, cause: Cause, now: float) -> bool:
         if self.is_open:
-            return
+            return False
         self.is_open, self._since, self._cause = True, now, cause
+        return True
+
+    def _log_outage(self, cause: Cause) -> None:
         _log.warning(
             "Redis is unavailable (%s: %s); until it is available again, %s",
             cause.code, cause, _POLICIES[self._policy],

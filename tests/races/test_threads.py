@@ -1,6 +1,7 @@
 """Many threads, one Dibs."""
 
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -388,3 +389,29 @@ def test_what_is_delivered_after_an_outage_has_the_effect_of_one(valkey: Server)
         line.deliver()
         eventually(lambda: len(others.client_list()) == before)
         assert valkey.keys() == []
+
+
+def test_a_log_that_hangs_holds_up_nobody_but_who_writes_it(own_server: Server) -> None:
+    """The first caller in an outage writes a line; the others are answered within their budget."""
+    writes, is_written = threading.Event(), threading.Event()
+
+    class Hanging(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            writes.set()
+            assert is_written.wait(60)
+
+    handler = Hanging()
+    logging.getLogger("dibs").addHandler(handler)
+    try:
+        with Dibs(own_server.url, budget=0.2) as dibs, ThreadPoolExecutor(2) as pool:
+            own_server.kill()
+            first = pool.submit(dibs.try_hold, "user:1", ttl=5)
+            assert writes.wait(60)
+            second = pool.submit(dibs.try_hold, "user:2", ttl=5)
+            lease = second.result(timeout=30)
+            assert lease is not None and not lease.guarded
+            assert not first.done()
+            is_written.set()
+    finally:
+        is_written.set()
+        logging.getLogger("dibs").removeHandler(handler)

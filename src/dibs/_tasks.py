@@ -309,10 +309,7 @@ class Flight:
     last one leaves, it is cancelled. *ended* is called with the flight when it is over.
     """
 
-    __slots__ = (
-        "__weakref__", "_ended", "_loop", "_task", "_waiters", "_worker", "awaits", "loads",
-        "origins",
-    )  # fmt: skip
+    __slots__ = ("__weakref__", "_joined", "_loop", "_task", "_worker", "awaits", "origins")
 
     def __init__(
         self,
@@ -323,26 +320,18 @@ class Flight:
         """The flight that the work of this one waits for."""
         self.origins: tuple[object, ...] | None = None
         """What those who join it are linked to in a trace; None: it has loaded nothing."""
-        self.loads: dict[bytes, Any] = {}
-        """Key → the load that it does under a lock."""
-        self._ended = ended
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._joined = 0
         self._worker: asyncio.Task[Any] | None = None
         self._loop = running_loop()
         self._task = self._loop.create_task(self._run(work), name="dibs flight")
-        self._task.add_done_callback(self._over)
+        self._task.add_done_callback(_see_error)
+        if ended is not None:
+            self._task.add_done_callback(lambda _: ended(self))
 
     async def _run(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         self._worker = asyncio.current_task()
         _flight.set(weakref.ref(self))
         return await work()
-
-    def _over(self, task: "asyncio.Task[Any]") -> None:
-        _see_error(task)
-        if self._ended is not None:
-            self._ended(self)
-        for waiter in self._waiters:
-            _finish(waiter)
 
     @property
     def is_open(self) -> bool:
@@ -367,15 +356,13 @@ class Flight:
             mine.awaits = None
 
     async def _join(self) -> Any:
-        if not self._task.done():
-            # Each has its own future: a task that is cancelled cancels what it waits for.
-            self._waiters.add(waiter := self._loop.create_future())
-            try:
-                await waiter
-            finally:
-                self._waiters.discard(waiter)
-                if not self._waiters and not self._task.done():
-                    self._task.cancel()
+        self._joined += 1
+        try:
+            await asyncio.wait([self._task])
+        finally:
+            self._joined -= 1
+            if not self._joined and not self._task.done():
+                self._task.cancel()
         if self._task.cancelled():
             raise Unavailable(cause_for("load_cancelled"))
         return self._task.result()

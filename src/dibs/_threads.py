@@ -165,8 +165,6 @@ class Flight:
         """The flight that the work of this one waits for."""
         self.origins: tuple[object, ...] | None = None
         """What those who join it are linked to in a trace; None: it has loaded nothing."""
-        self.loads: dict[bytes, Any] = {}
-        """Key → the load that it does under a lock."""
         self._work = work
         self._ended = ended
         self._has_begun = self._is_done = False

@@ -76,8 +76,7 @@ class AsyncCached(Generic[P, T]):
         """Return the value, cached or loaded; a load raises what the function raises."""
         if self._bound:
             args = (*self._bound, *args)  # pyright: ignore[reportAssignmentType]
-        text = self._key_of(args, kwargs)
-        keys = self._keys.get(text) or self._place(text, args, kwargs)
+        keys = self._keys.get(self._key_of(args, kwargs)) or self._keys_of(args, kwargs)
         return self._cache.get(keys, self._function, args, kwargs)
 
     def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, bool]:
@@ -137,11 +136,12 @@ class AsyncCached(Generic[P, T]):
     def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LoadRequest:
         if self._bound:
             args = (*self._bound, *args)
-        keys = self._place(self._key_of(args, kwargs), args, kwargs)
+        keys = self._keys_of(args, kwargs)
         return LoadRequest(keys, self._function, args, kwargs)
 
-    def _place(self, text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CacheKeys:
-        """Where the value of this call lives. *text*: its key."""
+    def _keys_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CacheKeys:
+        """Where the value of this call lives."""
+        text = self._key_of(args, kwargs)
         lock_key = None if self._lock_of is None else self._lock_of(args, kwargs)
         tags = [tag(args, kwargs) for tag in self._tags_of]
         keys = cache_keys(self._settings, self._options, self._template, text, lock_key, tags)

@@ -106,7 +106,7 @@ class AsyncStore:
         self.must_be_open()
         if self._embedded is not None and not self._embedded.is_started:
             await self._embedded.start()
-        engine = self.transport.engine or await self.transport.ready(monotonic())
+        engine = await self.transport.ready(monotonic())
         return monotonic(), engine
 
     async def ask(self, request: Request, now: float) -> Any:
@@ -121,10 +121,9 @@ class AsyncStore:
         """
         if self.scripts.send_whole(self.transport.engine, now):
             requests = _with_scripts_each(requests)
-        replies = await self.transport.send_all(requests, now)
-        if not any(map(deciding_error, replies)):
-            return replies
-        replies = await self._given_scripts(requests, replies, now)
+        replies = await self._given_scripts(
+            requests, await self.transport.send_all(requests, now), now
+        )
         for place, reply in enumerate(replies):
             if deciding_error(reply) is not None:
                 replies[place] = await self._check_quietly(requests[place], reply, now)

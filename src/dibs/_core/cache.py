@@ -94,11 +94,6 @@ def read_versions(replies: list[Reply]) -> Versions:
     return [reply if isinstance(reply, bytes) else None for reply in replies]
 
 
-def tags_of(many: Iterable["CacheKeys"]) -> list[bytes]:
-    """Where the versions of all their tags live, each once."""
-    return list(dict.fromkeys([tag for keys in many for tag in keys.tags]))
-
-
 def read_begun(replies: list[Any]) -> Versions:
     """What `begin_request` found. UsageError: the key of a tag is something else, or it is refused.
 
@@ -303,6 +298,8 @@ def _of_one(function: Callable[..., Any], listed: str, item: str) -> Callable[..
 
 DAY = 86_400.0
 """For how long a delete is still delivered after an outage, if the ttl is not known."""
+MARK_LIFE = 3600.0
+"""How long a mark may stand where a leader died; it blocks no caller."""
 
 # A lease or a running claim (see `token_maker` and `running_record`), or what a claim left behind.
 _LEASE = re.compile(rb"[0-9a-f]{16,}-[0-9a-f]+[@ ]|dibs1 done ")
@@ -625,9 +622,14 @@ def lock_request(keys: CacheKeys, token: bytes, when: bytes) -> Request:
     """The value, and the right to load it where it needs to be: one round trip."""
     options = keys.options
     args = (
-        token, options.lock_ms, options.stale_ms, when,
-        loading_mark(token), options.mark_ms, options.longest_ms,
-    )  # fmt: skip
+        token,
+        round(options.lock_ttl * 1000),
+        round(options.stale * 1000),
+        when,
+        loading_mark(token),
+        round(max(MARK_LIFE, 2 * options.load_timeout) * 1000),
+        round((max(options.load_timeout, options.lock_ttl) + options.lock_ttl) * 1000),
+    )
     return Request(run_script("cache_lock", [keys.key, keys.lock], *args), 1, keys.key)
 
 

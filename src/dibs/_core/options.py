@@ -341,10 +341,6 @@ class CacheKeywords(TypedDict, total=False):
     """"open" loads unguarded, "closed" raises Unavailable. None: the policy of the client."""
 
 
-_MARK_LIFE = 3600.0
-"""How long a mark may stand where a leader died; it blocks no caller."""
-
-
 class CacheOptions:
     """How a value is kept. UsageError: an option is invalid."""
 
@@ -399,11 +395,6 @@ class CacheOptions:
         self.life: Final = max(self.ttl * (1 + self.jitter), self.min_ttl) + self.stale
         """How long the server keeps a value at most."""
         most = max(self.load_timeout, self.lock_ttl)
-        self.lock_ms: Final = milliseconds(self.lock_ttl)
-        self.stale_ms: Final = milliseconds(self.stale)
-        self.mark_ms: Final = milliseconds(max(_MARK_LIFE, 2 * self.load_timeout))
-        self.longest_ms: Final = milliseconds(most + self.lock_ttl)
-        """The longest time that a load may take."""
         self.lock: Final = HoldOptions(
             settings, ttl=self.lock_ttl, renew=True, max_hold=most, on_outage=on_outage
         )

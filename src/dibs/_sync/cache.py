@@ -576,9 +576,9 @@ class Cache:
         self, flight: Flight, flights: dict[bytes, Flight], keys: CacheKeys, called_at: float
     ) -> LoadAnswer | None:
         """The result of another caller's flight. None: it may be older than this call."""
-        key, load = keys.key, flight.loads.get(keys.key)
-        if load is not None and not load.is_watched and not load.lease.is_over:
-            if not self._joins.ask(load.claim.token, self._loader.is_valid, load):
+        key, load = keys.key, self._loader.loads.get(keys.key)
+        if load is not None and not load.is_watched:
+            if not self._joins.ask(key, self._loader.is_valid, load):
                 drop_flight(flights, key, flight)
                 return None
             if not flight.is_open:  # meanwhile its last caller has left

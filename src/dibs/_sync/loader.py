@@ -21,7 +21,6 @@ from .._core.cache import (
     read_lock,
     read_validity,
     read_versions,
-    tags_of,
     ttl_of,
     unlock_request,
     validity_request,
@@ -31,24 +30,33 @@ from .._core.capabilities import must_allow
 from .._core.causes import cause_for
 from .._core.codec import packed
 from .._core.connection import Outage
+from .._core.lease import HoldCall, LeaseState
+from .._core.request import Request, first_error
 from .._events import EventSink
-from .._threads import (
-    BackgroundTasks,
-    Guard,
-    Signal,
-    current_flight,
-    current_loop,
-    monotonic,
-    within,
-)
+from .._threads import BackgroundTasks, Guard, Signal, current_loop, monotonic, within
 from ..errors import Cause, Unavailable, UsageError
 from .leases import Leases
 from .spans import load_in_span, work_in_background
 from .store import Store
-from .values import CacheMemory, Writer, Load
+from .values import CacheMemory, Writer
 
 _REASONS = {"missing": "miss", "stale": "stale", "outdated": "outdated", "poison": "poison"}
 """Why a value is loaded, by what the store had; otherwise it is loaded before it is due."""
+
+
+class Load:
+    """A load that is under way; callers may join it as long as its value is not deleted."""
+
+    __slots__ = ("forget", "is_watched", "keys", "lock", "versions")
+
+    def __init__(self, claim: LoadClaim, versions: Versions) -> None:
+        self.keys = claim.request.keys
+        self.lock = claim.lock
+        self.versions = versions
+        self.forget: Callable[[], None] | None = None
+        """What keeps later callers from joining; None: no one has asked whether it is valid."""
+        self.is_watched = False
+        """The server tells of changes."""
 
 
 class Loader:
@@ -70,8 +78,9 @@ class Loader:
 
     def open(self) -> None:
         """Begin without loads; again in a forked child."""
-        self._leading: dict[bytes, Load] = {}
-        """Token → the load with it."""
+        self.loads: dict[bytes, Load] = {}
+        """Key → the load that is under way; if its lock was lost there may be others."""
+        self._leading: dict[bytes, tuple[LoadRequest, LeaseState]] = {}
         self._loop: object = None
 
     # ---- claiming
@@ -94,12 +103,13 @@ class Loader:
             must_allow(engine, "load")
             if any(keys.tags for keys, _, _ in asked):
                 must_allow(engine, "tag")
-        if self._loop is not current_loop():
-            self._end_orphaned()
-        tags = tags_of([keys for keys, _, _ in asked])
+        self.end_orphaned()
+        tags = list(dict.fromkeys([tag for keys, _, _ in asked for tag in keys.tags]))
         requests = [lock_request(*each) for each in asked]
         try:
-            replies = self._store.ask_all([*requests, *map(version_request, tags)], now)
+            replies = self._store.ask_all(
+                [*requests, *[version_request(tag) for tag in tags]], now
+            )
         except Outage as outage:
             if outage.sent:
                 self._unlock_all(asked)
@@ -155,100 +165,114 @@ class Loader:
         deletes a value meanwhile, its result is not stored, and who asks later starts a new load.
         """
         since = monotonic()
-        keys = claims[0].request.keys
-        loads = self._begin_all(claims, since)
+        options = claims[0].request.options
+        self._begin_all(claims, since)
+        versions: list[Versions] = [[] for _ in claims]
+        loads: list[Load] = []
         try:
-            self._begin_tags(loads)
-            if (flight := current_flight()) is not None:
-                flight.loads.update({each.keys.key: each for each in loads})
+            versions = self._begin_tags(claims)
+            loads = [Load(*each) for each in zip(claims, versions, strict=True)]
+            self.loads.update([(load.keys.key, load) for load in loads])
             reason = _REASONS.get(claims[0].reading.state, "refresh")
-            values = split(self.call(keys, reason, load))
-            ttls = [ttl_of(keys.options, value) for value in values]
+            values = split(self.call(claims[0].request.keys, reason, load))
+            ttls = [ttl_of(options, value) for value in values]
         except Exception as error:
-            self.writer.failed(loads, error)
+            self.writer.failed(claims, versions, error)
             raise
         except BaseException:
-            self._unlock_claims(claims)
+            for claim in claims:
+                self.writer.unlock(claim.request.keys, claim.token)
             raise
         finally:
-            self._end(loads)
-        return self.writer.keep(loads, values, ttls, since)
+            self._end(claims, loads)
+        return self.writer.keep(claims, versions, values, ttls, since)
 
     def call(self, keys: CacheKeys, reason: str, load: Callable[[], Any]) -> Any:
         """What *load* returns. TimeoutError: it took longer than `load_timeout`."""
-        if not self._events.tracers:
-            return within(keys.options.load_timeout, load)
         limited = functools.partial(within, keys.options.load_timeout, load)
+        if not self._events.tracers:
+            return limited()
         return load_in_span(self._events, keys.name, reason, limited)
 
-    def _begin_all(self, claims: list[LoadClaim], since: float) -> list[Load]:
+    def _begin_all(self, claims: list[LoadClaim], since: float) -> None:
         """Have the locks renewed."""
-        loads: list[Load] = []
         try:
             for claim in claims:
-                loads.append(load := Load(claim, since, self._memory))
-                self._leading[load.claim.token] = load
-                with contextlib.suppress(Unavailable):  # no thread: others may load after a while
-                    self._leases.renewer.keep(load.lease)
-        except BaseException:  # a signal handler raised
-            self._end(loads)
-            self._unlock_claims(claims)
+                self._begin(claim, since)
+        except BaseException:  # no thread to be had, or a signal handler raised
+            for claim in claims:
+                self._stop_renewing(claim.token)
+                self.writer.unlock(claim.request.keys, claim.token)
             raise
-        return loads
 
-    def _unlock_claims(self, claims: list[LoadClaim]) -> None:
+    def _begin(self, claim: LoadClaim, since: float) -> None:
+        request = claim.request
+        call = HoldCall(request.keys.lock, "", request.keys.name, request.options.lock)
+        lock = LeaseState(call, claim.lock, since)
+        self._leading[claim.token] = request, lock
+        with contextlib.suppress(Unavailable):  # no thread: others may load after `lock_ttl`
+            self._leases.renewer.keep(lock)
+
+    def _stop_renewing(self, token: bytes) -> None:
+        """Stop renewing it."""
+        _, lock = self._leading.pop(token, (None, None))
+        if lock is not None:
+            lock.is_over = True
+
+    def _begin_tags(self, claims: list[LoadClaim]) -> list[Versions]:
+        """The versions of the tags of each value, before it is loaded. Outage: not known."""
+        life = max(claim.request.options.life for claim in claims)
+        tags = list(dict.fromkeys([tag for claim in claims for tag in claim.request.keys.tags]))
+        found = self.writer.begin_tags(tags, life)
+        return [[found.get(tag) for tag in claim.request.keys.tags] for claim in claims]
+
+    def _end(self, claims: list[LoadClaim], loads: "list[Load]") -> None:
         for claim in claims:
-            self.writer.unlock(claim.request.keys, claim.token)
-
-    def _begin_tags(self, loads: list[Load]) -> None:
-        """Find the versions of the tags of each value, before it is loaded. Outage: not known."""
-        tags = tags_of([load.keys for load in loads])
-        if tags:
-            found = self.writer.begin_tags(
-                tags, max(load.keys.options.life for load in loads)
-            )
-            for load in loads:
-                load.versions = [found.get(tag) for tag in load.keys.tags]
-
-    def _end(self, loads: list[Load]) -> None:
+            self._stop_renewing(claim.token)
         for load in loads:
-            load.lease.is_over = True
-            self._leading.pop(load.claim.token, None)
-            if load.is_asked:
-                self._unwatch(load)
+            if self.loads.get(load.keys.key) is load:
+                self.loads.pop(load.keys.key, None)
+            self._unwatch(load)
 
-    def is_valid(self, load: Load) -> bool:
+    def is_valid(self, load: "Load") -> bool:
         """False: the value was deleted, or one of its tags invalidated, during its load.
 
-        Or that cannot be known. From now on the server tells of it, where it can: then no one
-        joins the load any more.
+        From now on the server tells of that, where it can: then no one joins the load any more.
         """
-        keys, load.is_asked = load.keys, True
-        requests = [validity_request(keys), *map(version_request, keys.tags)]
+        keys = load.keys
+        load.forget = forget = load.forget or functools.partial(self._memory.forget_loads, keys.key)
+        requests = [validity_request(keys), *[version_request(tag) for tag in keys.tags]]
         try:
-            asked = [(request, load.forget) for request in requests]
+            asked = [(request, forget) for request in requests]
             value, *tags = self._store.transport.track_all(asked, monotonic())
         except Outage:
-            return False
+            return True  # it cannot be known
         finally:
-            if load.lease.is_over:  # it has ended meanwhile
+            if self.loads.get(keys.key) is not load:  # it has ended meanwhile
                 self._unwatch(load)
         load.is_watched = all(answer.tracked for answer in (value, *tags))
+        if first_error(value.replies) is not None:
+            return True
         versions = read_versions([tag.replies[0] for tag in tags])
-        return read_validity(value.replies, load.claim.lock) and versions == load.versions
+        return read_validity(value.replies, load.lock) and versions == load.versions
 
-    def _unwatch(self, load: Load) -> None:
-        for key in (load.keys.key, *load.keys.tags):
-            self._store.transport.unwatch(key, load.forget)
+    def _unwatch(self, load: "Load") -> None:
+        if load.forget is not None:
+            for key in (load.keys.key, *load.keys.tags):
+                self._store.transport.unwatch(key, load.forget)
 
-    def _end_orphaned(self) -> None:
+    def end_orphaned(self) -> None:
         """End the loads of an event loop that was closed meanwhile, and so cannot end them."""
-        self._loop = current_loop()
-        orphaned, self._leading = list(self._leading.values()), {}
-        for load in orphaned:
-            load.lease.is_over = True
-        if orphaned:
-            requests = [unlock_request(load.keys, load.claim.token, math.inf) for load in orphaned]
+        before, self._loop = self._loop, current_loop()
+        if before is None or before is self._loop:
+            return
+        orphaned, self._leading = self._leading, {}
+        self.loads.clear()
+        requests: list[Request] = []
+        for token, (request, lock) in orphaned.items():
+            lock.is_over = True
+            requests.append(unlock_request(request.keys, token, math.inf))
+        if requests:
             self._store.ask_all(requests, monotonic())
 
     # ---- without a lock

@@ -107,7 +107,7 @@ class Store:
         self.must_be_open()
         if self._embedded is not None and not self._embedded.is_started:
             self._embedded.start()
-        engine = self.transport.engine or self.transport.ready(monotonic())
+        engine = self.transport.ready(monotonic())
         return monotonic(), engine
 
     def ask(self, request: Request, now: float) -> Any:
@@ -122,10 +122,9 @@ class Store:
         """
         if self.scripts.send_whole(self.transport.engine, now):
             requests = _with_scripts_each(requests)
-        replies = self.transport.send_all(requests, now)
-        if not any(map(deciding_error, replies)):
-            return replies
-        replies = self._given_scripts(requests, replies, now)
+        replies = self._given_scripts(
+            requests, self.transport.send_all(requests, now), now
+        )
         for place, reply in enumerate(replies):
             if deciding_error(reply) is not None:
                 replies[place] = self._check_quietly(requests[place], reply, now)

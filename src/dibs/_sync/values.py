@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from .._core.cache import (
-    UNTAGGED,
     CacheKeys,
     LoadAnswer,
     LoadClaim,
@@ -24,7 +23,6 @@ from .._core.cache import (
     read_versions,
     store_request,
     tag_version_request,
-    tags_of,
     unlock_request,
     validity_request,
     version_request,
@@ -32,7 +30,6 @@ from .._core.cache import (
 from .._core.causes import Absent, cause_for, failure_name
 from .._core.codec import FAILURE, frame, packed
 from .._core.connection import Outage
-from .._core.lease import HoldCall, LeaseState
 from .._core.request import Request
 from .._core.watch import Tracked, Watching, read_watch, watch_request
 from .._events import EventSink
@@ -96,29 +93,6 @@ class CacheMemory:
         """The value changed: who asks from now on does not join a load that began before."""
         self.flights.pop(key, None)
         self.refreshes.pop(key, None)
-
-
-class Load:
-    """A value that this process is loading; callers join it as long as it is not deleted."""
-
-    __slots__ = ("_memory", "claim", "is_asked", "is_watched", "keys", "lease", "versions")
-
-    def __init__(self, claim: LoadClaim, since: float, memory: CacheMemory) -> None:
-        self._memory = memory
-        self.claim = claim
-        self.keys = keys = claim.request.keys
-        call = HoldCall(keys.lock, "", keys.name, keys.options.lock)
-        self.lease = LeaseState(call, claim.lock, since)
-        """That of its lock."""
-        self.versions = UNTAGGED
-        self.is_asked = False
-        """A caller has asked whether it is still valid."""
-        self.is_watched = False
-        """The server tells of changes."""
-
-    def forget(self) -> None:
-        """The value changed, or may have."""
-        self._memory.forget_loads(self.keys.key)
 
 
 def drop_flight(flights: dict[bytes, Flight], key: bytes, flight: Flight) -> None:
@@ -221,8 +195,8 @@ class Reader:
         if many[0].options.local:
             return list(self._read_for_memory(many))
         now, _ = self._store.opened()
-        tags = tags_of(many)
-        requests = [*[keys.read for keys in many], *map(version_request, tags)]
+        tags = list(dict.fromkeys([tag for keys in many for tag in keys.tags]))
+        requests = [keys.read for keys in many] + [version_request(tag) for tag in tags]
         replies = self._store.ask_all(requests, now)
         versions = dict(zip(tags, read_versions(replies[len(many) :]), strict=True))
         return [
@@ -364,54 +338,66 @@ class Writer:
     # ---- results
 
     def keep(
-        self, loads: list[Load], values: list[Any], ttls: list[float | None], since: float
+        self,
+        claims: list[LoadClaim],
+        versions: list[Versions],
+        values: list[Any],
+        ttls: list[float | None],
+        since: float,
     ) -> list[LoadOutcome]:
         """Store each value for its ttl (None: not at all), in one write; what readers get of it.
 
         A value may be an Absent. One that cannot be encoded becomes a UsageError.
         """
         took = monotonic() - since
-        entries = [self._packed(*each) for each in zip(loads, values, ttls, strict=True)]
-        missing = [loads[place] for place, each in enumerate(entries) if isinstance(each, Absent)]
+        entries = [self._packed(*each) for each in zip(claims, versions, values, ttls, strict=True)]
+        missing = [place for place, each in enumerate(entries) if isinstance(each, Absent)]
         if missing:
-            self.failed(missing, Absent(missing[0].keys.name))
+            some = [claims[place] for place in missing]
+            absent = Absent(some[0].request.keys.name)
+            self.failed(some, [versions[place] for place in missing], absent)
         results = [each for each in entries if isinstance(each, LoadResult)]
         answers = iter(self._store_all(results, took, since) if results else [])
         return [next(answers) if isinstance(each, LoadResult) else each for each in entries]
 
-    def _packed(self, load: Load, value: Any, ttl: float | None) -> "LoadResult | Exception":
+    def _packed(
+        self, claim: LoadClaim, versions: Versions, value: Any, ttl: float | None
+    ) -> "LoadResult | Exception":
         if isinstance(value, Absent):
             return value
-        keys = load.keys
         try:
             # What the store gives to others, also to the first. What cannot be read is not stored.
+            keys = claim.request.keys
             payload, value = packed(keys.options.codec, value, keys.name)
         except BaseException as error:
-            self.unlock(keys, load.claim.token)
+            self.unlock(claim.request.keys, claim.token)
             if isinstance(error, Exception):
                 return error
             raise
-        fresh = None if ttl is None else jittered(keys.options, random(), ttl)
-        return LoadResult(load, value, payload, fresh)
+        options = claim.request.options
+        fresh = None if ttl is None else jittered(options, random(), ttl)
+        return LoadResult(claim, versions, value, payload, fresh)
 
     def _store_all(
         self, results: "list[LoadResult]", took: float, since: float
     ) -> list[LoadOutcome]:
-        tags = tags_of([each.load.keys for each in results])
+        tags = list(dict.fromkeys([tag for each in results for tag in each.keys.tags]))
         requests = [each.request(time(), took) for each in results]
         for each in results:
-            self._events.emit("loaded", each.load.keys.name, took=took)
+            self._events.emit("loaded", each.keys.name, took=took)
         asked_at = monotonic()
         replies: list[Any]
         try:
-            replies = self._store.ask_all([*requests, *map(version_request, tags)], asked_at)
+            replies = self._store.ask_all(
+                [*requests, *[version_request(tag) for tag in tags]], asked_at
+            )
         except Outage as outage:
             replies = [outage] * (len(requests) + len(tags))
         except Exception:
             raise
         except BaseException:
             for each in results:
-                self.unlock(each.load.keys, each.load.claim.token)
+                self.unlock(each.keys, each.claim.token)
             raise
         versions = dict(zip(tags, read_versions(replies[len(results) :]), strict=True))
         return [
@@ -421,15 +407,15 @@ class Writer:
 
     def _answer(self, result: "LoadResult", reply: Any, asked: float, since: float) -> LoadOutcome:
         """What readers get. Not stored: it may be older than what was deleted."""
-        keys, claim = result.load.keys, result.load.claim
+        keys, token = result.keys, result.claim.token
         was_valid = result.was_valid(reply)
         if result.fresh is None and not isinstance(reply, Exception):
-            self.unlock(keys, claim.token, _rest(claim))
+            self.unlock(keys, token, _rest(result.claim))
             return LoadAnswer(result.value, asked if was_valid else since)
         if was_valid and result.fresh is not None:
             self._memory.remember(keys.key, result.fresh)
             return LoadAnswer(result.value, asked)
-        self.unlock(keys, claim.token)  # where only the lock was lost, our mark still stands
+        self.unlock(keys, token)  # where only the lock was lost, our mark still stands
         if isinstance(reply, Exception) and not isinstance(reply, Outage):
             return reply
         is_out = isinstance(reply, Outage)
@@ -440,7 +426,9 @@ class Writer:
 
     # ---- failures
 
-    def failed(self, loads: list[Load], error: Exception) -> None:
+    def failed(
+        self, claims: list[LoadClaim], versions: list[Versions], error: Exception
+    ) -> None:
         """Let others try – or remember the failure, where there is nothing better to serve.
 
         Where an old value is served meanwhile, no caller tries again for `lock_ttl`: a loader that
@@ -449,18 +437,18 @@ class Writer:
         why = cause_for("load_failed", f"the load failed: {type(error).__name__}")
         requests: list[Request] = []
         remembered: list[LoadClaim] = []
-        for load in loads:
-            keys, claim = load.keys, load.claim
+        for claim, tagged in zip(claims, versions, strict=True):
+            keys, token = claim.request.keys, claim.token
             if not isinstance(error, Absent):
                 self._events.emit("degraded", keys.name, cause=why)
             life = keys.options.remembers(error)
             if life and claim.reading.state in ("missing", "outdated"):
                 failure = failure_name(error).encode()
-                data = frame(FAILURE, "-", time(), 0.0, failure, load.versions)
+                data = frame(FAILURE, "-", time(), 0.0, failure, tagged)
                 requests.append(store_request(keys, claim.lock, data, life + keys.options.stale))
                 remembered.append(claim)
             else:
-                self.unlock(keys, claim.token, _rest(claim))
+                self.unlock(keys, token, _rest(claim))
         if requests:
             self._write_failures(remembered, requests)
 
@@ -489,25 +477,31 @@ def _rest(claim: LoadClaim) -> float:
 class LoadResult(NamedTuple):
     """What a load found, as bytes and as callers get it back."""
 
-    load: Load
+    claim: LoadClaim
+    versions: Versions
     value: Any
     payload: bytes
     fresh: float | None
     """How long it stays fresh; None: it is not to be stored."""
 
+    @property
+    def keys(self) -> CacheKeys:
+        """The keys of the value."""
+        return self.claim.request.keys
+
     def request(self, made_at: float, took: float) -> Request:
         """Store it; or, where it is not to be stored, find out whether it could be."""
-        load, keys = self.load, self.load.keys
+        keys = self.keys
         if self.fresh is None:
             return validity_request(keys)
         codec = keys.options.codec
-        data = frame(codec.name, codec.fingerprint, made_at, took, self.payload, load.versions)
-        return store_request(keys, load.claim.lock, data, self.fresh + keys.options.stale)
+        data = frame(codec.name, codec.fingerprint, made_at, took, self.payload, self.versions)
+        return store_request(keys, self.claim.lock, data, self.fresh + keys.options.stale)
 
     def was_valid(self, reply: Any) -> bool:
         """True: during the load the value was not deleted, nor the lock taken over."""
-        return reply == 1 if self.fresh is not None else read_validity(reply, self.load.claim.lock)
+        return reply == 1 if self.fresh is not None else read_validity(reply, self.claim.lock)
 
     def is_current(self, versions: dict[bytes, bytes | None]) -> bool:
         """True: none of its tags was invalidated during the load."""
-        return [versions[tag] for tag in self.load.keys.tags] == self.load.versions
+        return [versions[tag] for tag in self.keys.tags] == self.versions

@@ -72,28 +72,6 @@ def test_a_reader_who_comes_after_a_delete_elsewhere_gets_fresh_data(
         assert loader.loads == 2
 
 
-def test_who_comes_after_a_delete_does_not_join_the_load_in_an_outage(
-    own_server: Server,
-) -> None:
-    """The server cannot say whether the value was deleted during its load; it was."""
-    loader, other = Loader(), Loader()
-    loader.busy = True
-    with Dibs(own_server.url) as one, Dibs(own_server.url) as two:
-        here = one.cached("menu:{name}", ttl=60)(loader.load)
-        first = Background(here, "a")
-        eventually(lambda: loader.loads == 1)
-        assert two.cached("menu:{name}", ttl=60)(other.load).invalidate("a")
-        own_server.freeze()
-        callers = [Background(here, "a") for _ in range(3)]
-        eventually(lambda: loader.loads == 2)
-        sleep(0.5)
-        loader.busy = False
-        assert (first.result())["load"] == 1
-        for caller in callers:
-            assert (caller.result())["load"] == 2
-        own_server.thaw()
-
-
 def test_many_who_join_a_load_ask_once_whether_it_is_valid(valkey: Server) -> None:
     """Those who come in one moment share the question; then the server tells of a delete."""
     loader = Loader()

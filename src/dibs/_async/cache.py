@@ -354,7 +354,7 @@ class AsyncCache:
         self._events = events
         self._leases = leases
         self._memory = AsyncCacheMemory(store)
-        self._reads, self._joins = Coalescer(), Coalescer()
+        self._reads = Coalescer()
         self._reader = AsyncReader(store, self._memory)
         self._follower = AsyncFollower(store)
         self._loader = AsyncLoader(store, events, leases, self._memory)
@@ -366,7 +366,7 @@ class AsyncCache:
     def open(self) -> None:
         """In a forked child: loads and memories are the parent's."""
         self._memory.open()
-        self._reads, self._joins = Coalescer(), Coalescer()
+        self._reads = Coalescer()
         self._reader.open()
         self._loader.open()
         self._refresher.open()
@@ -542,7 +542,7 @@ class AsyncCache:
             flight, is_ours = self._flight_of(request, flights, called_at, force=force)
             if is_ours:
                 return (await flight.join()).value
-            answer = await self._join(flight, flights, request.keys, called_at)
+            answer = await self._join(flight, request.keys, called_at)
             if answer is not None:
                 return answer.value
 
@@ -562,31 +562,28 @@ class AsyncCache:
 
     async def _join_any(self, keys: CacheKeys, called_at: float) -> LoadAnswer | None:
         """What a flight under way finds. None: there is none, or not one that will do."""
-        flights = self._memory.flights
-        flight = self._memory.flight_of(flights, keys.key)
+        key = keys.key
+        flight = self._memory.flight_of(self._memory.flights, key)
         if flight is None:
             return None
+        load = self._loader.untracked_loads.get(key)
+        if load is not None and not await self._loader.is_valid(keys, *load):
+            drop_flight(self._memory.flights, key, flight)
+            return None
+        if not flight.is_open:  # meanwhile its last caller has left
+            return None
         try:
-            return await self._join(flight, flights, keys, called_at)
+            return await self._join(flight, keys, called_at)
         except Absent as absent:
             raise absent.as_unavailable() from None
 
-    async def _join(
-        self, flight: Flight, flights: dict[bytes, Flight], keys: CacheKeys, called_at: float
-    ) -> LoadAnswer | None:
+    async def _join(self, flight: Flight, keys: CacheKeys, called_at: float) -> LoadAnswer | None:
         """The result of another caller's flight. None: it may be older than this call."""
-        key, load = keys.key, self._loader.loads.get(keys.key)
-        if load is not None and not load.is_watched:
-            if not await self._joins.ask(key, self._loader.is_valid, load):
-                drop_flight(flights, key, flight)
-                return None
-            if not flight.is_open:  # meanwhile its last caller has left
-                return None
         if self._events.tracers:
             result = await join_in_span(self._events, keys.name, flight)
         else:
             result = await flight.join()
-        answer = answer_in(result, key)
+        answer = answer_in(result, keys.key)
         if answer is None or answer.as_of < called_at:
             return None
         if self._events.listeners:

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from .._core.cache import (
@@ -30,9 +30,11 @@ from .._core.causes import cause_for
 from .._core.codec import packed
 from .._core.connection import Outage
 from .._core.lease import HoldCall, LeaseState
-from .._core.request import Request, first_error
+from .._core.request import Request
+from .._core.watch import Tracked, read_watch, watch_request
 from .._events import EventSink
 from .._tasks import BackgroundTasks, Guard, Signal, current_loop, monotonic, within
+from .._transport.base import Wake
 from ..errors import Cause, Unavailable, UsageError
 from .leases import AsyncLeases
 from .spans import load_in_span, work_in_background
@@ -41,21 +43,6 @@ from .values import AsyncCacheMemory, AsyncWriter
 
 _REASONS = {"missing": "miss", "stale": "stale", "outdated": "outdated", "poison": "poison"}
 """Why a value is loaded, by what the store had; otherwise it is loaded before it is due."""
-
-
-class Load:
-    """A load that is under way; callers may join it as long as its value is not deleted."""
-
-    __slots__ = ("forget", "is_watched", "keys", "lock", "versions")
-
-    def __init__(self, claim: LoadClaim, versions: Versions) -> None:
-        self.keys = claim.request.keys
-        self.lock = claim.lock
-        self.versions = versions
-        self.forget: Callable[[], None] | None = None
-        """What keeps later callers from joining; None: no one has asked whether it is valid."""
-        self.is_watched = False
-        """The server tells of changes."""
 
 
 class AsyncLoader:
@@ -77,8 +64,8 @@ class AsyncLoader:
 
     def open(self) -> None:
         """Begin without loads; again in a forked child."""
-        self.loads: dict[bytes, Load] = {}
-        """Key → the load that is under way; if its lock was lost there may be others."""
+        self.untracked_loads: dict[bytes, tuple[bytes, Versions]] = {}
+        """Key → lock of a load, and its tags, where the server does not tell of changes."""
         self._leading: dict[bytes, tuple[LoadRequest, LeaseState]] = {}
         self._loop: object = None
 
@@ -165,13 +152,10 @@ class AsyncLoader:
         """
         since = monotonic()
         options = claims[0].request.options
-        self._begin_all(claims, since)
+        forgets = self._begin_all(claims, since)
         versions: list[Versions] = [[] for _ in claims]
-        loads: list[Load] = []
         try:
-            versions = await self._begin_tags(claims)
-            loads = [Load(*each) for each in zip(claims, versions, strict=True)]
-            self.loads.update([(load.keys.key, load) for load in loads])
+            versions = await self._watch_all(claims, forgets)
             reason = _REASONS.get(claims[0].reading.state, "refresh")
             values = split(await self.call(claims[0].request.keys, reason, load))
             ttls = [ttl_of(options, value) for value in values]
@@ -183,7 +167,7 @@ class AsyncLoader:
                 self.writer.unlock(claim.request.keys, claim.token)
             raise
         finally:
-            self._end(claims, loads)
+            self._end(claims, forgets)
         return await self.writer.keep(claims, versions, values, ttls, since)
 
     async def call(self, keys: CacheKeys, reason: str, load: Callable[[], Any]) -> Any:
@@ -193,24 +177,24 @@ class AsyncLoader:
             return await limited()
         return await load_in_span(self._events, keys.name, reason, limited)
 
-    def _begin_all(self, claims: list[LoadClaim], since: float) -> None:
-        """Have the locks renewed."""
+    def _begin_all(self, claims: list[LoadClaim], since: float) -> list[Callable[[], None]]:
+        """Have the locks renewed. Returns what keeps later callers from joining."""
         try:
-            for claim in claims:
-                self._begin(claim, since)
+            return [self._begin(claim, since) for claim in claims]
         except BaseException:  # no thread to be had, or a signal handler raised
             for claim in claims:
                 self._stop_renewing(claim.token)
                 self.writer.unlock(claim.request.keys, claim.token)
             raise
 
-    def _begin(self, claim: LoadClaim, since: float) -> None:
+    def _begin(self, claim: LoadClaim, since: float) -> Callable[[], None]:
         request = claim.request
         call = HoldCall(request.keys.lock, "", request.keys.name, request.options.lock)
         lock = LeaseState(call, claim.lock, since)
         self._leading[claim.token] = request, lock
         with contextlib.suppress(Unavailable):  # no thread: others may load after `lock_ttl`
             self._leases.renewer.keep(lock)
+        return functools.partial(self._memory.forget_loads, request.keys.key)
 
     def _stop_renewing(self, token: bytes) -> None:
         """Stop renewing it."""
@@ -218,47 +202,72 @@ class AsyncLoader:
         if lock is not None:
             lock.is_over = True
 
+    async def _watch_all(
+        self, claims: list[LoadClaim], forgets: list[Callable[[], None]]
+    ) -> list[Versions]:
+        """Watch values and their tags for changes. Returns the versions of the tags."""
+        versions = await self._begin_tags(claims)
+        watches: list[tuple[Request, Wake]] = []
+        for claim, forget in zip(claims, forgets, strict=True):
+            keys = claim.request.keys
+            watches.append((watch_request(keys.key), forget))
+            watches += [(version_request(tag), forget) for tag in keys.tags]
+        ended = self._store.recoveries
+        try:
+            answers = iter(await self._store.transport.track_all(watches, monotonic()))
+        except Outage:
+            for claim in claims:
+                self._memory.begin_unwatched(claim.request.keys.key, claim, ended)
+            return versions  # then the load is not stored either
+        for claim, forget, tagged in zip(claims, forgets, versions, strict=True):
+            self._watched(claim, forget, tagged, answers)
+        return versions
+
+    def _watched(
+        self,
+        claim: LoadClaim,
+        forget: Callable[[], None],
+        versions: Versions,
+        answers: Iterator[Tracked],
+    ) -> None:
+        watching = read_watch(next(answers))
+        tags = [next(answers) for _ in versions]
+        now = read_versions([tag.replies[0] for tag in tags])
+        if watching.remaining <= 0 or now != versions:
+            forget()  # changed before we could watch it
+        elif not watching.tracked or not all(tag.tracked for tag in tags):
+            self.untracked_loads[claim.request.keys.key] = claim.lock, versions
+
     async def _begin_tags(self, claims: list[LoadClaim]) -> list[Versions]:
         """The versions of the tags of each value, before it is loaded. Outage: not known."""
         life = max(claim.request.options.life for claim in claims)
         tags = list(dict.fromkeys([tag for claim in claims for tag in claim.request.keys.tags]))
-        found = await self.writer.begin_tags(tags, life)
-        return [[found.get(tag) for tag in claim.request.keys.tags] for claim in claims]
+        return [
+            [found.get(tag) for tag in claim.request.keys.tags]
+            for found in [await self.writer.begin_tags(tags, life)]
+            for claim in claims
+        ]
 
-    def _end(self, claims: list[LoadClaim], loads: "list[Load]") -> None:
-        for claim in claims:
+    def _end(self, claims: list[LoadClaim], forgets: list[Callable[[], None]]) -> None:
+        for claim, forget in zip(claims, forgets, strict=True):
+            keys = claim.request.keys
             self._stop_renewing(claim.token)
-        for load in loads:
-            if self.loads.get(load.keys.key) is load:
-                self.loads.pop(load.keys.key, None)
-            self._unwatch(load)
+            self._memory.end_unwatched(keys.key, claim)
+            for key in (keys.key, *keys.tags):
+                self._store.transport.unwatch(key, forget)
+            if self.untracked_loads.get(keys.key, (None,))[0] == claim.lock:
+                self.untracked_loads.pop(keys.key, None)
 
-    async def is_valid(self, load: "Load") -> bool:
-        """False: the value was deleted, or one of its tags invalidated, during its load.
-
-        From now on the server tells of that, where it can: then no one joins the load any more.
-        """
-        keys = load.keys
-        load.forget = forget = load.forget or functools.partial(self._memory.forget_loads, keys.key)
+    async def is_valid(self, keys: CacheKeys, lock: bytes, versions: Versions) -> bool:
+        """False: the value was deleted, or one of its tags invalidated, during its load."""
         requests = [validity_request(keys), *[version_request(tag) for tag in keys.tags]]
         try:
-            asked = [(request, forget) for request in requests]
-            value, *tags = await self._store.transport.track_all(asked, monotonic())
+            replies = await self._store.ask_all(requests, monotonic())
         except Outage:
             return True  # it cannot be known
-        finally:
-            if self.loads.get(keys.key) is not load:  # it has ended meanwhile
-                self._unwatch(load)
-        load.is_watched = all(answer.tracked for answer in (value, *tags))
-        if first_error(value.replies) is not None:
+        if isinstance(replies[0], Outage):
             return True
-        versions = read_versions([tag.replies[0] for tag in tags])
-        return read_validity(value.replies, load.lock) and versions == load.versions
-
-    def _unwatch(self, load: "Load") -> None:
-        if load.forget is not None:
-            for key in (load.keys.key, *load.keys.tags):
-                self._store.transport.unwatch(key, load.forget)
+        return read_validity(replies[0], lock) and read_versions(replies[1:]) == versions
 
     async def end_orphaned(self) -> None:
         """End the loads of an event loop that was closed meanwhile, and so cannot end them."""
@@ -266,7 +275,7 @@ class AsyncLoader:
         if before is None or before is self._loop:
             return
         orphaned, self._leading = self._leading, {}
-        self.loads.clear()
+        self.untracked_loads.clear()
         requests: list[Request] = []
         for token, (request, lock) in orphaned.items():
             lock.is_over = True

@@ -25,17 +25,6 @@ def test_a_hit_costs_one_command_and_no_load(server: Server) -> None:
         assert sorted(server.keys()) == ["menu:a", "menu:b"]
 
 
-def test_a_load_that_no_caller_joins_asks_for_no_notifications(server: Server) -> None:
-    """A miss is two scripts; who joins the load asks whether the value was deleted meanwhile."""
-    loader = Loader()
-    with Dibs(server.url, budget=5) as dibs:
-        menu = dibs.cached("menu:{name}", ttl=60)(loader.load)
-        menu("a")
-        before = server.commands("client", "pttl", "exists")
-        menu("b")
-        assert server.commands("client", "pttl", "exists") == before
-
-
 def test_a_value_is_found_by_other_processes(server: Server) -> None:
     """Another Dibs reads what the first one loaded."""
     one, two = Loader(), Loader()

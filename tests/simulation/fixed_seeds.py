@@ -26,11 +26,14 @@ ONCE_FAILED: dict[str, tuple[int, ...]] = {
     # A release that was delivered after its slot had moved; one that was to be delivered later on
     # a connection that broke before; one behind ASKING, whose slot moved back meanwhile.
     "cluster": (1028, 1053, 1079, 400316, 2000234),
-    # The address of the old master with the epoch of the new one, read by two commands.
-    "sentinel": (601117,),
+    # The address of the old master with the epoch of the new one, read by two commands. A grant of
+    # an old master that still served its clients: the checker did not know that it will be lost.
+    "sentinel": (601117, 3000408),
     # A job that was dropped for one that was just being sent: the checker did not know that one.
     # One whose process stood still between its turn and its run, or before it got the claim on it.
     "alone": (400305, 410122, 1000414),
+    # A job that was replaced by one that ran, and dropped for a third one: also the checker.
+    "again": (3000378,),
     # Fires by a wrong clock; a clock that was set while a schedule began.
     "scheduled": (60, 70, 92, 107, 116, 810307, 811778, 1000309),
 }

@@ -120,6 +120,7 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
         {"hasty"},
         "its replies take longer than the default budget",
         {
+            "test_a_lease_that_is_over_when_it_is_granted_begins_no_run",
             "test_a_reply_that_comes_after_the_ttl_does_not_end_what_is_continued",
             "test_a_slow_reply_does_not_shorten_it",
             "test_opening_a_connection_takes_nothing_off_the_lease",

@@ -30,7 +30,7 @@ from ._core.lease import UNGUARDED, token_for
 from ._core.lease import lend as _lend
 from ._core.once import NO_PAYLOAD, How, Replay
 from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
-from ._core.schedule import next_fires
+from ._core.schedule import lease_name, next_fires
 from ._core.shapes import returned_type
 from ._core.throttle import ThrottleKeywords, Throttling
 from ._databases import NotOurs, open_in_django
@@ -96,6 +96,7 @@ if TYPE_CHECKING:
         "fork_safe_lock",
         "inspector",
         "is_shortened",
+        "lease_name",
         "lend",
         "next_fires",
         "open_in_django",

@@ -118,15 +118,13 @@ class Background:
     def __init__(self, name: str) -> None:
         self._name = name
         self._task: asyncio.Task[None] | None = None
+        self.is_cut_off: Callable[[], bool] = bool
+        """True: its event loop was closed. If it had not ended before, it never will."""
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start *work*. The caller knows that it is not running."""
         self._task = start_task(work(), self._name)
-
-    @property
-    def is_cut_off(self) -> bool:
-        """True: its event loop was closed before it ended, so it never will."""
-        return self._task is not None and self._task.get_loop().is_closed()
+        self.is_cut_off = self._task.get_loop().is_closed
 
     async def stop(self) -> None:
         """End it, and wait until it has ended."""
@@ -224,76 +222,53 @@ def _watch_loops() -> None:
 
 
 class Deadlines:
-    """Ends bodies at the deadlines of their leases: one timer for all, set for the earliest."""
+    """Looks for leases that have expired: one timer for all, set for the earliest deadline."""
 
-    def __init__(self) -> None:
-        self._bodies: dict[Body, float] = {}
+    def __init__(self, look: Callable[[float], float]) -> None:
+        """*look* gets the time, and returns the next deadline."""
+        self._look = look
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._at = math.inf
 
-    def add(self, body: "Body", deadline: float) -> None:
-        """Have *body* expire then."""
-        self._bodies[body] = deadline
+    def by(self, deadline: float) -> None:
+        """Look at *deadline*, or before."""
         if deadline < self._at or self._loop is not asyncio.get_running_loop():
             self._set(deadline)
-
-    def remove(self, body: "Body") -> None:
-        """It has ended. The timer stays: others may need it."""
-        self._bodies.pop(body, None)
 
     def _set(self, at: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._at, self._loop = at, asyncio.get_running_loop()
-        self._timer = self._loop.call_later(max(at - monotonic(), 0), self._look)
+        self._timer = self._loop.call_later(max(at - monotonic(), 0), self._fire)
 
-    def _look(self) -> None:
-        self._at, self._timer, now = math.inf, None, monotonic()
-        for body in [each for each, at in self._bodies.items() if at <= now]:
-            self.remove(body)
-            body.expire()
-        if self._bodies:
-            self._set(min(self._bodies.values()))
+    def _fire(self) -> None:
+        self._at, self._timer = math.inf, None
+        deadline = self._look(monotonic())
+        if deadline < self._at:
+            self._set(deadline)
 
 
 class Body:
     """The task inside a `with` block: it is cancelled when its lease is lost."""
 
-    __slots__ = ("_before", "_cancelled", "_deadlines", "_lease", "_lose", "_stopped", "_task")
+    __slots__ = ("_before", "_cancelled", "_task", "is_stopped")
 
-    def __init__(self, lose: Callable[[Any, str], None], lease: Any, deadlines: Deadlines) -> None:
-        """*lose* is called with *lease* at its deadline."""
-        self._lose = lose
-        self._lease = lease
-        self._deadlines = deadlines
+    def __init__(self) -> None:
         task = asyncio.current_task()
         # Weakly: a task whose event loop was closed must be collected, for its lease to end.
         self._task = None if task is None else weakref.ref(task)
         self._before = 0 if task is None else task.cancelling()
-        self._stopped = False
         self._cancelled: asyncio.CancelledError | None = None
-
-    def expire(self) -> None:
-        """Its deadline is over."""
-        self._lose(self._lease, cause_for("expired"))
-
-    def stop_at(self, deadline: float) -> None:
-        """Have it lose its lease at *deadline*, unless that is moved or the body ends."""
-        self._deadlines.add(self, deadline)
+        self.is_stopped = False
+        """We have stopped it, so that it must `leave`."""
 
     def stop(self) -> None:
         """Cancel the body now."""
-        self._deadlines.remove(self)
         task = None if self._task is None else self._task()
-        if task is not None and not self._stopped and not task.get_loop().is_closed():
-            self._stopped = True
+        if task is not None and not self.is_stopped and not task.get_loop().is_closed():
+            self.is_stopped = True
             task.cancel()
-
-    def end(self) -> bool:
-        """It has ended. True: we have stopped it, so that it must `leave`."""
-        self._deadlines.remove(self)
-        return self._stopped
 
     async def leave(self, error: BaseException | None) -> bool:
         """The body has ended, by *error*. True: our cancellation ended it, or should have.
@@ -302,7 +277,7 @@ class Body:
         Where it has arrived here, `resume` raises it again.
         """
         task = None if self._task is None else self._task()
-        if not self.end() or task is None:
+        if not self.is_stopped or task is None:
             return False
         arrived: asyncio.CancelledError | None = None
         if not isinstance(error, asyncio.CancelledError):

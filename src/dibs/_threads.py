@@ -73,8 +73,8 @@ Guard = threading.RLock
 class Background:
     """A background thread, one at a time, that ends by itself or by `stop`."""
 
-    is_cut_off = False
-    """A thread always comes to its end."""
+    is_cut_off: Callable[[], bool] = bool
+    """False: a thread always comes to its end."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -111,24 +111,24 @@ class LoopWatch:
 class Deadlines:
     """Nothing: the renewer's thread looks at deadlines."""
 
+    __slots__ = ()
+
+    def __init__(self, look: Callable[[float], float]) -> None:
+        pass
+
+    def by(self, deadline: float) -> None:
+        """Do nothing."""
+
 
 class Body:
     """The thread inside a `with` block: it cannot be stopped, it looks at `lease.lost`."""
 
     __slots__ = ()
 
-    def __init__(self, lose: Callable[[Any, str], None], lease: Any, deadlines: Deadlines) -> None:
-        pass
-
-    def stop_at(self, deadline: float) -> None:
-        """Nothing: the renewer's thread looks at the deadline as well."""
+    is_stopped = False
 
     def stop(self) -> None:
         """Nothing: a thread cannot be stopped."""
-
-    def end(self) -> bool:
-        """False: we never stop it."""
-        return False
 
     def leave(self, error: BaseException | None) -> bool:
         """False: we never ended it."""

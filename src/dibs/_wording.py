@@ -6,7 +6,16 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
-from ._interface import Fire, KeyInfo, Permit, cut, is_shortened, printable, shorten
+from ._interface import (
+    Fire,
+    KeyInfo,
+    Permit,
+    cut,
+    is_shortened,
+    lease_name,
+    printable,
+    shorten,
+)
 
 JsonObject = dict[str, Any]
 
@@ -326,7 +335,7 @@ def risk(entry: KeyInfo) -> str:
 
 Alive = Literal["running", "stopped", "ended", "unknown"]
 """Whether the process of a holder is alive, as far as can be known from here."""
-_SCHEDULED = ("scheduled-last:", "scheduled:")
+_LAST = "scheduled-last:"
 GRACE = 60.0
 """Seconds by which a fire is late before it is worth a look."""
 
@@ -339,16 +348,16 @@ class Place(NamedTuple):
     """Without the namespace."""
 
 
-def place_of(key: str, typed: str) -> Place:
+def places_of(key: str, typed: str) -> list[Place]:
     """Where *key*, a key of the server that ends with *typed*, belongs.
 
-    What a schedule keeps is found by the key of the schedule.
+    What a schedule keeps is found by the key of the schedule: its lease, and its last fire.
     """
     prefix = key.removesuffix(typed)
-    for word in _SCHEDULED:
-        if prefix.endswith(word):
-            return Place(prefix.removesuffix(word), word + typed)
-    return Place(prefix, typed)
+    if not prefix.endswith(_LAST):
+        return [Place(prefix, typed)]
+    namespace = prefix.removesuffix(_LAST)
+    return [Place(namespace, lease_name(key.encode())), Place(namespace, _LAST + typed)]
 
 
 class Facts(NamedTuple):
@@ -492,7 +501,7 @@ def _about_schedule(reason: Facts) -> list[str]:
         log = f"The traceback is in the log of {printable(entry.fires[0].holder)}"
         lines.append(f"A fire that failed is not run again. {log}, of the logger dibs.")
     if entry.due is not None and entry.due < -GRACE:
-        running = shlex.quote(reason.place.key.replace(*_SCHEDULED))
+        running = shlex.quote(lease_name("".join(reason.place).encode()))
         lines.append(f"Unless a holder of {running} runs it now, no scheduler seems to run.")
     if entry.state == "new" or (entry.due or 0.0) < -GRACE:
         lines.append("See that a scheduler runs, and that its log names this schedule.")
@@ -523,7 +532,7 @@ def elsewhere_line(reason: Facts) -> str:
     """For `peek`: a key that ends like the one that was asked for."""
     entry, place = reason.entry, reason.place
     who = f" of {printable(entry.holder)}" if entry.holder else ""
-    key = f" as {printable(place.key)}" if place.key.startswith(_SCHEDULED) else ""
+    key = f" as {printable(place.key)}" if place.key.startswith((_LAST, "scheduled:{")) else ""
     option = f"--namespace {shlex.quote(place.namespace)}" if place.namespace else "no --namespace"
     there = "There are permits" if entry.kind == "permits" else f"There is a {entry.kind}"
     return f"{there}{who}{key} with {option}."

@@ -126,7 +126,7 @@ def test_the_record_of_a_schedule_never_moves_back(server: Server) -> None:
     script = Script(server, "schedule_record")
     now = script.now_us() // 1000
     for fire in (now, now - MINUTE):
-        script(["last"], fire, "host:1", MINUTE, MINUTE)
+        script(["last", "records", "lease"], fire, "host:1", MINUTE, MINUTE, "", 0)
         assert script.client.get("last").startswith(b"%d " % now)
 
 
@@ -542,38 +542,47 @@ def test_what_was_done_is_left_for_its_time(server: Server) -> None:
 
 
 def test_the_last_fires_are_kept(server: Server) -> None:
-    """Fifty of them, each once; the answer is what was there; a wrong clock is overruled."""
+    """Fifty of them, each once; a wrong clock is overruled."""
     script = Script(server, "schedule_record")
     look = Script(server, "schedule_look")
     now = script.now_us() // 1000
 
-    def record(fire: int, ahead: int = MINUTE) -> bytes:
-        return script(["last", "records"], fire, "host:1", MINUTE, ahead)
+    def record(fire: int) -> int:
+        return script(["last", "records", "lease"], fire, "host:1", MINUTE, MINUTE, "", 0)
 
     assert look(["last"])[0] is None and now <= look(["last"])[1] <= script.now_us() // 1000
     fires = range(now - 60_000, now - 60_000 + 55)
-    for before, fire in zip(["", *fires], fires, strict=False):
-        assert record(fire) == str(before).encode()
-        assert record(fire) == b"%d" % fire, "repeated"
+    for fire in [fire for fire in fires for _ in range(2)]:  # each is repeated
+        assert record(fire) == 0
     assert look(["last"])[0] == b"%d host:1" % fires[-1]
     kept = [b"%d host:1" % fire for fire in fires[-50:]]
     assert script.client.zrange("records", 0, -1) == kept
     assert lives(script, "last") and lives(script, "records")
-    assert record(now + 10 * MINUTE) == b"%d" % fires[-1]
-    assert record(now) == b"%d" % (now + 10 * MINUTE)
+    record(now + 10 * MINUTE)
+    record(now)
     assert look(["last"])[0] == b"%d host:1" % now
-    script.client.set("last", "of another program")
-    assert record(now) == b"" and look(["last"])[0] == b"%d host:1" % now
+    for key in ("last", "records"):
+        script.client.set(key, "of another program")
+        record(now)
+        assert look(["last"])[0] == b"%d host:1" % now
 
 
-def test_a_schedule_without_records_has_the_last_fire(server: Server) -> None:
-    """And one whose records are another program's."""
+def test_the_lease_of_a_fire_ends_with_its_record(server: Server) -> None:
+    """It is deleted, or stays for a time. Another's is not touched, and the fire is recorded."""
     script = Script(server, "schedule_record")
     now = script.now_us() // 1000
-    assert script(["last"], now, "host:1", MINUTE, MINUTE) == b""
-    script.client.set("records", "of another program")
-    assert script(["last", "records"], now + 1, "host:1", MINUTE, MINUTE) == b"%d" % now
-    assert script.client.get("last") == b"%d host:1" % (now + 1)
+
+    def record(fire: int, stays: int) -> int:
+        facts = (fire, "host:1", MINUTE, MINUTE, LEASE, stays)
+        return script(["last", "records", "lease"], *facts)
+
+    script.client.set("lease", OTHER, px=MINUTE)
+    assert record(now, 0) == 0 and script.client.get("lease") == OTHER
+    script.client.set("lease", LEASE, px=MINUTE)
+    assert record(now + 1, 5 * MINUTE) == 1
+    assert 4 * MINUTE < script.client.pttl("lease") <= 5 * MINUTE
+    assert [record(now + 2, 0) for _ in range(2)] == [1, 0] and not script.client.exists("lease")
+    assert script.client.get("last") == b"%d host:1" % (now + 2)
 
 
 def test_calls_are_counted_up_to_the_burst(server: Server) -> None:

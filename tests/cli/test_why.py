@@ -12,7 +12,7 @@ from redis import Redis
 
 from dibs import Dibs
 from dibs._interface import KeyInfo
-from dibs._wording import Facts, Place, advice, listed, next_steps, place_of
+from dibs._wording import Facts, Place, advice, listed, next_steps, places_of
 from dibs.testing import Child, Server, eventually
 from tests.cli.conftest import Shop
 from tests.cli.program import Done, run
@@ -172,14 +172,21 @@ def test_a_schedule_says_when_it_is_due(valkey: Server) -> None:
     client.pexpire(key, client.pttl(key) - 10_800_000)
     told = run(valkey.url, "why", "tick", "--json").json["keys"][0]
     assert told["entry"]["due"] < -7000 and "The next one was due " in told["next"]
-    assert "Unless a holder of scheduled:tick runs it now" in told["advice"][0]
+    lease = "'scheduled:{shop:scheduled-last:tick}'"
+    assert f"Unless a holder of {lease} runs it now" in told["advice"][0]
 
 
 def test_a_schedule_is_found_by_its_key(shop: Shop) -> None:
     """What it keeps has another name."""
-    shop.server.client().set("shop:scheduled-last:nightly", "1700000000000 web-1:7")
+    client = shop.server.client()
+    client.set("shop:scheduled-last:nightly", "1700000000000 web-1:7")
     told = run(shop.url, "why", "nightly", "--json").json["keys"]
     assert ("shop:", "schedule") in [(each["namespace"], each["entry"]["kind"]) for each in told]
+    client.set("shop:scheduled:{shop:scheduled-last:nightly}", "0123456789abcdef01-2@web-2:9")
+    told = run(shop.url, "why", "nightly", "--json").json["keys"]
+    assert ("lease", "web-2:9") in [
+        (each["entry"]["kind"], each["entry"]["holder"]) for each in told
+    ]
 
 
 def test_peek_names_the_namespace_that_has_the_key(shop: Shop) -> None:
@@ -251,9 +258,12 @@ def test_the_next_fires_of_a_cron_expression_are_shown() -> None:
 
 def test_where_a_key_belongs() -> None:
     """The namespace is what stands before it."""
-    assert place_of("shop:nightly:42", "nightly:42") == Place("shop:", "nightly:42")
-    assert place_of("nightly", "nightly") == Place("", "nightly")
-    assert place_of("shop:scheduled-last:a", "a") == Place("shop:", "scheduled-last:a")
+    assert places_of("shop:nightly:42", "nightly:42") == [Place("shop:", "nightly:42")]
+    assert places_of("nightly", "nightly") == [Place("", "nightly")]
+    assert places_of("shop:scheduled-last:a", "a") == [
+        Place("shop:", "scheduled:{shop:scheduled-last:a}"),
+        Place("shop:", "scheduled-last:a"),
+    ]
 
 
 @pytest.mark.parametrize(

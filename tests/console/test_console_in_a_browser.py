@@ -175,6 +175,7 @@ def test_releasing_asks_twice_by_keyboard(visit: Any, store: Server) -> None:
     expect(button).to_be_focused()
     assert "shop:processing:user:42" in store.keys()
     keys.press("Enter")
+    expect(page.locator("#ask-no")).to_be_focused()
     keys.press("Tab")
     keys.press("Enter")
     expect(page.get_by_role("dialog")).to_contain_text("Are you sure?")

@@ -30,6 +30,7 @@ from .engines import ENGINES
 
 NOPERM = ErrorReply("NOPERM User app has no permissions to run the 'eval' command")
 UNKNOWN = ErrorReply("ERR unknown command 'x', with args beginning with: 'y'")
+NOSCRIPT = ErrorReply("NOSCRIPT No matching script.")
 OTHER_KEY = ErrorReply("NOPERM No permissions to access a key")
 ALL, NONE = [[b"x"]] * 8, [None] * 8
 REST = [b"OK", [], 0, 0, None, 0]
@@ -236,22 +237,29 @@ def test_a_script_sent_whole_asks_the_same(name: str) -> None:
 def test_evalsha_is_given_up_where_it_never_works() -> None:
     """A server that forgets now and then is asked by digest; one that always does is not."""
     memory, request = ScriptMemory(), Request(run_script("cache_lock", [b"k"]), 1, b"k")
-    unknown = ErrorReply("NOSCRIPT No matching script.")
     for now in (0.0, 100.0, 200.0, 300.0, 400.0):
-        assert memory.lacks(request, unknown, now)
+        assert memory.lacks(request, NOSCRIPT, now)
+        memory.gave(request, now + 0.01)
         assert not memory.send_whole(None, now)
     for now in (500.0, 500.1, 500.2, 500.3):
-        assert memory.lacks(request, unknown, now)
+        assert memory.lacks(request, NOSCRIPT, now)
+        memory.gave(request, now + 0.01)
     assert memory.send_whole(None, 501.0)
     assert not memory.send_whole(None, 501.0 + ScriptMemory.LASTS)
 
 
-def test_many_scripts_in_one_write_are_missed_once() -> None:
-    """A server that was restarted lacks all of them: that is no proxy that always does."""
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_script_that_many_callers_miss_at_once_is_missed_once(*, is_restarted: bool) -> None:
+    """A server that has just started lacks it for all: that is no proxy that always does."""
     memory, request = ScriptMemory(), Request(run_script("cache_lock", [b"k"]), 1, b"k")
-    unknown = ErrorReply("NOSCRIPT No matching script.")
-    assert all(memory.lacks(request, unknown, 7.0) for _ in range(100))
-    assert not memory.send_whole(None, 7.0)
+    if is_restarted:
+        memory.gave(request, 6.0)
+    for number in range(100):
+        assert memory.lacks(request, NOSCRIPT, 7.0 + number / 1000)
+    for number in range(100):
+        memory.gave(request, 7.3)
+        assert memory.lacks(request, NOSCRIPT, 7.1 + number / 1000)
+    assert not memory.send_whole(None, 7.4)
 
 
 def test_a_forbidden_evalsha_is_given_up_at_once() -> None:

@@ -33,6 +33,7 @@ from dibs._core.request import (
     can_end,
     pack,
 )
+from dibs._core.slots import asking
 
 BUDGET = 0.25
 SLICE = BUDGET / SLICES
@@ -691,6 +692,15 @@ def test_what_nobody_waits_for_is_sent_again_or_to_another_node() -> None:
         for send_on in (on.append, None):
             Redelivery(again.append, send_on, asked).set_result(reply)
     assert (again, on) == ([asked, asked], [asked])
+
+
+def test_what_was_sent_behind_asking_is_sent_on_as_well() -> None:
+    """Its replies are two: the error is that of the second command."""
+    again, on = list[Request](), list[Request]()
+    asked = asking(Request(pack("DEL", "k"), 1, b"k", float("inf")))
+    Redelivery(again.append, on.append, asked).set_result([b"OK", ErrorReply("MOVED 1 a:1")])
+    Redelivery(again.append, on.append, asked).set_result([b"OK", ErrorReply("LOADING a")])
+    assert (again, on) == ([asked], [asked])
 
 
 def test_timers_may_fire_a_moment_early() -> None:

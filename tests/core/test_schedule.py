@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dibs import UsageError
+from dibs._core.keys import companion_key
 from dibs._core.options import Settings
 from dibs._core.schedule import (
     GRACE_MS,
@@ -23,6 +24,7 @@ from dibs._core.schedule import (
     clock_offset,
     is_apart,
     kept_ms,
+    lease_name,
     next_fires,
     next_step,
     offset_text,
@@ -30,8 +32,10 @@ from dibs._core.schedule import (
     plausible,
     read_last,
     read_look,
+    records_key,
     takes_fire,
 )
+from dibs._core.slots import slot_of
 
 SETTINGS = Settings(namespace="", on_outage="open")
 MINUTE = 60_000
@@ -213,6 +217,17 @@ def test_the_clock_is_looked_at_now_and_then() -> None:
 
 
 # -------------------------------------------------------------------------------- in the store
+
+
+@pytest.mark.parametrize("namespace", ["", "shop:", "{shop}:", "a}b:"])
+@pytest.mark.parametrize("key", ["tick", "job:{42}", "tea }", "{a", "{}"])
+def test_all_keys_of_a_schedule_are_in_one_slot(namespace: str, key: str) -> None:
+    """The last fire, the records, the lease and its fence: scripts get several of them."""
+    last = f"{namespace}scheduled-last:{key}".encode()
+    lease = namespace.encode() + lease_name(last).encode()
+    records = records_key(f"{namespace}fires:".encode(), last)
+    fence = companion_key(f"{namespace}fence:".encode(), lease)
+    assert {slot_of(each) for each in (records, lease, fence)} == {slot_of(last)}
 
 
 def test_what_is_recorded_can_be_read() -> None:

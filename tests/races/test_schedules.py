@@ -90,7 +90,7 @@ def test_a_machine_that_was_stopped_does_not_undo_what_others_recorded(
     first.thaw()
     first.tell()
     assert first.line() == "end"
-    eventually(lambda: not valkey.client().exists("scheduled:work"))
+    eventually(lambda: not valkey.client().exists("scheduled:{scheduled-last:work}"))
     assert last(valkey) == NOON + 60
 
 
@@ -174,7 +174,7 @@ async def test_a_task_whose_lease_is_lost_is_cancelled(valkey: Server) -> None:
             clock[0] += 60
             scheduler.look()
             await aeventually(lambda: ran == [1])
-            valkey.client().delete("scheduled:long")
+            valkey.client().delete("scheduled:{scheduled-last:long}")
             await aeventually(lambda: ran == [1, 1])
             await aeventually(lambda: events[-1].kind in ("finished", "released"))
     assert [event.cause for event in events if event.kind == "failed"] == ["lease_lost"]
@@ -221,7 +221,7 @@ def test_a_runner_ends_cleanly_on_sigterm(
     os.kill(runner.pid, signal.SIGTERM)
     assert runner.lines()[:1] == ["end"]
     prefix = name[0] if name == "adibs" else "s"
-    assert not valkey.client().exists(f"{prefix}:scheduled:tick")
+    assert not valkey.client().exists(f"{prefix}:scheduled:{{{prefix}:scheduled-last:tick}}")
 
 
 EARLY = """

@@ -11,6 +11,8 @@ from .running import Outcome, run, shortest
 from .tracing import trace_lines
 
 Run = tuple[str, int]
+_TOGETHER = 20
+"""How many seeds a process gets at once."""
 
 
 def seeds_of(names: list[str], first: int, count: int, jobs: int) -> Iterator[Outcome]:
@@ -42,11 +44,12 @@ def for_seconds(names: list[str], seconds: float, first: int) -> Iterator[Outcom
 
 
 def _in_processes(runs: list[Run], jobs: int) -> Iterator[Outcome]:
-    if jobs < 2 or len(runs) < 2 * jobs:
+    if len(runs) < _TOGETHER:
         yield from (run(*each) for each in runs)
         return
-    with get_context("fork").Pool(jobs) as pool:
-        yield from pool.imap_unordered(_run, runs, chunksize=10)
+    # A process that has run many seeds is slower: each leaves something that the next one collects.
+    with get_context("fork").Pool(jobs, maxtasksperchild=5) as pool:
+        yield from pool.imap_unordered(_run, runs, chunksize=_TOGETHER)
 
 
 def _run(each: Run) -> Outcome:

@@ -7,7 +7,7 @@ from .explorer import Client, Exploration, State, Step, Words, command, script
 from .server import REDIS6, VALKEY, Engine
 
 K, LOCK, FENCE, FENCES = b"k", b"lock:{k}", b"fence:{k}", b"fences:{k}"
-TAG, LAST = b"tag:t", b"last"
+TAG, LAST, FIRES = b"tag:t", b"last", b"fires:{last}"
 SHORT, LONG = 10_000, 30_000
 DAY = 86_400_000
 
@@ -482,6 +482,12 @@ def old_tag(state: State) -> str | None:
 # ---- schedules, and people
 
 
+def recording(fire: int, secret: bytes) -> Words:
+    """The request that records a fire, and ends the lease that *secret* holds."""
+    facts = (fire, b"p", 100 * DAY, 10**15, secret, 0)
+    return script("schedule_record", [LAST, FIRES, K], *facts)
+
+
 class Recorder(Client):
     """Records that a fire is over."""
 
@@ -491,8 +497,7 @@ class Recorder(Client):
 
     def steps(self, state: State, known: Any) -> Iterable[Step]:
         if known == "begin":
-            record = script("schedule_record", [LAST], self.fire, b"p", DAY, 10**15)
-            yield Step(f"records {self.fire}", record, self._recorded)
+            yield Step(f"records {self.fire}", recording(self.fire, b""), self._recorded)
 
     def _recorded(self, state: State, _: Any) -> State:
         return state.having(self.number, "done")._replace(facts=max(state.facts, self.fire))
@@ -503,6 +508,66 @@ def moved_back(state: State) -> str | None:
     value = state.value(LAST)
     is_back = value is not None and int(value.split()[0]) < state.facts
     return "a record was moved back" if is_back else None
+
+
+class Running(NamedTuple):
+    """A machine runs the fire."""
+
+    until: int
+
+
+class Machine(FencedHolder):
+    """Looks, takes the lease, looks again, runs the fire, records that and releases: one fire.
+
+    Another client may come between the two requests of one write.
+    """
+
+    def steps(self, state: State, known: Any) -> Iterable[Step]:
+        look, number = script("schedule_look", [LAST]), self.number
+        if known == "begin":
+            yield Step("looks", look, self._saw)
+        elif known == "asking":
+            yield Step("asks", self.acquire(), self._asked)
+        elif isinstance(known, Held):
+            yield Step("looks again", look, self._began(known.until))
+        elif isinstance(known, Running):
+            is_over = "recording" if state.clock < known.until else "leaving"
+            yield Step("ends", None, lambda after, _: after.having(number, is_over))
+        elif known == "recording":
+            yield Step("records", recording(1000, self.token), self._recorded)
+        elif known == "leaving":
+            yield Step("releases", self.release(), self._released)
+
+    def _saw(self, state: State, reply: Any) -> State:
+        return state.having(self.number, "asking" if reply[0] is None else "released")
+
+    def _asked(self, state: State, reply: Any) -> State:
+        until = state.asked[self.number] + SHORT
+        return state.having(self.number, Held(until) if reply[0] is None else "refused")
+
+    def _began(self, until: int) -> Any:
+        def then(state: State, reply: Any) -> State:
+            if reply[0] is not None or state.clock >= until:
+                return state.having(self.number, "leaving")
+            is_again = state.facts == "over"
+            after = state._replace(facts="again") if is_again else state
+            return after.having(self.number, Running(until))
+
+        return then
+
+    def _recorded(self, state: State, reply: Any) -> State:
+        return state.having(self.number, "released")._replace(facts="over")
+
+
+def run_again(state: State) -> str | None:
+    """A fire begins that is over; or a machine that is sure of the lease does not have it."""
+    if state.facts == "again":
+        return "a fire that is over is run"
+    for number, known in enumerate(state.clients):
+        is_sure = isinstance(known, Held | Running) and state.clock < known.until
+        if is_sure and state.value(K) != token(number):
+            return f"machine {number} is sure, and is wrong"
+    return left_behind(state)
 
 
 class Person(Client):
@@ -601,6 +666,7 @@ EXPLORATIONS: dict[str, Exploration] = {
         VALKEY, (TagLoader(0), TagLoader(1), TagLoader(2)), old_tag, facts=(), jumps=1
     ),
     "schedules": Exploration(VALKEY, _RECORDERS, moved_back, facts=0),
+    "fires": Exploration(VALKEY, (Machine(0), Machine(1), Machine(2)), run_again, jumps=1),
     "throttle": Exploration(VALKEY, (Caller(0), Caller(1), Caller(2)), miscounted),
     "freed by a person": Exploration(
         VALKEY, (NativeHolder(0), NativeHolder(1), Person(2)), not_held, facts=(), jumps=1

@@ -16,21 +16,25 @@ ONCE_FAILED: dict[str, tuple[int, ...]] = {
     # And retries of two runs of one attempt, both of which ran; a job whose key was not kept for
     # the queue in an outage, dropped for an equal one that ran.
     "jobs": (78, 79, 80, 100261, 4240087, 4240187),
-    # A record that lasted from the beginning of the work; an end after the lease had run out.
-    "claims": (72, 76, 78, 95, 100, 346),
+    # A record that lasted from the beginning of the work; an end after the lease had run out; the
+    # same while a call that was not answered had the key, which the checker did not know.
+    "claims": (72, 76, 78, 95, 100, 346, 3000029),
     # A load that began in an outage; an older value over a newer one.
     "cached": (142, 148),
     # An invalidation that a failover undid before its reply came: the checker had forgotten that.
     "cached_many": (410078,),
     # A release that was delivered after its slot had moved; one that was to be delivered later on
-    # a connection that broke before.
-    "cluster": (1028, 1053, 1079, 400316),
-    # The address of the old master with the epoch of the new one, read by two commands.
-    "sentinel": (601117,),
+    # a connection that broke before; one behind ASKING, whose slot moved back meanwhile.
+    "cluster": (1028, 1053, 1079, 400316, 2000234),
+    # The address of the old master with the epoch of the new one, read by two commands. A grant of
+    # an old master that still served its clients: the checker did not know that it will be lost.
+    "sentinel": (601117, 3000408),
     # A job that was dropped for one that was just being sent: the checker did not know that one.
     # One whose process stood still between its turn and its run, or before it got the claim on it.
     "alone": (400305, 410122, 1000414),
+    # A job that was replaced by one that ran, and dropped for a third one: also the checker.
+    "again": (3000378,),
     # Fires by a wrong clock; a clock that was set while a schedule began.
-    "scheduled": (60, 70, 92, 107, 116, 1000309),
+    "scheduled": (60, 70, 92, 107, 116, 810307, 811778, 1000309),
 }
 """Seeds that have shown a defect which was mended."""

@@ -23,6 +23,7 @@ LATE = {
     "permits, extended": TAKEN,
     "once, by script": CLAIMED,
     "once, by command": CLAIMED,
+    "fires": TAKEN,
     "cached, set": OLDER,
     "cached, set twice": OLDER,
     "freed by a person": TAKEN,

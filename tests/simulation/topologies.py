@@ -127,8 +127,9 @@ class SentinelService(Topology):
         if since is None:
             self._demote(old)
         else:
-            self.world.lost_data(since)
-            self.world.later(CLOCK.now - since, self._demote, old, since)
+            unseen = CLOCK.now - since
+            self.world.lost_data(since, after=unseen)  # the old one still grants, and will lose it
+            self.world.later(unseen, self._demote, old, since)
 
     def _demote(self, old: Server, since: float | None = None) -> None:
         """Sentinel makes it a replica, and closes its connections."""

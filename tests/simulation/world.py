@@ -76,9 +76,9 @@ class World:
     def _complain(self, _loop: Any, facts: dict[str, Any]) -> None:
         self.violate(f"the event loop: {facts['message']} {facts.get('exception')!r}")
 
-    def lost_data(self, since: float) -> None:
-        """The server has lost what was written since *since*."""
-        self.losses.append((since, CLOCK.now))
+    def lost_data(self, since: float, after: float = 0.0) -> None:
+        """What was written since *since* is lost, and what will be in the next *after* seconds."""
+        self.losses.append((since, CLOCK.now + after))
         self.note("data lost", since)
 
     def has_lost(self, since: float) -> bool:

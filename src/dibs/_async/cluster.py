@@ -421,6 +421,7 @@ class AsyncClusterTransport(AsyncClusterMap):
             route = await self._next(redirect, request.key)
             reply = await self._send_to(route, request, monotonic())
             is_over = limit.count(monotonic() - since)
+        self.deliver_later(request)
         raise Outage(str(first_error(reply)), sent=True, code="tryagain")
 
     def _redirect(self, reply: Any, route: AsyncRoute) -> Redirect | None:
@@ -498,12 +499,10 @@ class AsyncClusterTransport(AsyncClusterMap):
         self._tasks.spawn(functools.partial(self._deliver, request))
 
     async def _deliver(self, request: Request) -> None:
-        try:
+        with contextlib.suppress(Outage):  # then it is in an outbox
             repeat = worth_repeating(request, await self.send(request, monotonic()))
-        except Outage as outage:  # of a node: its transport delivers it
-            repeat = request if outage.cause.code == "tryagain" else None
-        if repeat is not None:
-            self.deliver_later(repeat)
+            if repeat is not None:
+                self.deliver_later(repeat)
 
     def deliver_later(self, request: Request) -> None:
         """Deliver *request* when its node has another connection."""

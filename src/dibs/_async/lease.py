@@ -334,7 +334,8 @@ class AsyncRenewedLease(AsyncLease):
     __slots__ = ("_was_lost",)
 
     def __init__(self, leases: AsyncLeases, state: LeaseState) -> None:
-        super().__init__(leases, state)
+        self._leases = leases
+        self._state = state
         self._was_lost = False
 
     @property
@@ -428,9 +429,8 @@ class AsyncHold:
 
     def _keep_alive(self, state: LeaseState) -> None:
         """Have the lease renewed, and the body stopped when it is lost all the same."""
-        self._body = state.body = Body(self._leases.lose, state, self._leases.deadlines)
+        self._body = state.body = Body()
         try:
-            state.body.stop_at(state.deadline)
             self._leases.renewer.keep(state)
         except BaseException:  # no thread to be had, or a signal handler raised
             self._state = self._body = None
@@ -449,7 +449,7 @@ class AsyncHold:
         if (
             error is None
             and self._call.options.on_late == "ignore"
-            and (body is None or (state.successor is None and not body.end()))
+            and (body is None or (state.successor is None and not body.is_stopped))
         ):
             self._body = state.body = None
             await self._leases.end(state)
@@ -460,7 +460,9 @@ class AsyncHold:
         body, self._body = self._body, None
         if error is not None and state.is_detached:
             reattach(self._leases, state)  # its token may never reach another process
-        if body is not None and await body.leave(error):
+        is_stopped = body is not None and await body.leave(error)
+        state.body = None
+        if is_stopped:
             with contextlib.suppress(DibsError):
                 await self._leases.end(state)
             raise lost_error(state) from error
@@ -473,7 +475,6 @@ class AsyncHold:
             error.add_note(f"dibs could not release {state.call.name}: {failure}")
         finally:
             if body is not None:
-                state.body = None
                 body.resume()
         is_checked = error is None and state.call.options.on_late == "raise"
         if is_checked and state.is_lost_at(monotonic()):

@@ -47,10 +47,10 @@ from .._core.once import (
     warning_for,
     write_request,
 )
-from .._core.request import REPEATED, ErrorReply, Reply, Request
+from .._core.request import REPEATED, ErrorReply, Reply, Request, together
 from .._events import EventSink
 from .._process import Identity
-from .._tasks import Deadlines, WorkQueue, deliver_behind, monotonic, sleep
+from .._tasks import WorkQueue, deliver_behind, monotonic, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from .renewer import AsyncRenewer
 from .store import CLOSED, AsyncStore
@@ -84,7 +84,6 @@ class AsyncLeases:
     def _identify(self) -> None:
         self._sweep_at = _SWEEP
         self.identity = Identity()
-        self.deadlines = Deadlines()
         self.new_token = self.identity.new_token
 
     def open(self) -> None:
@@ -118,12 +117,14 @@ class AsyncLeases:
         call: HoldCall,
         token: bytes | None,
         read: Callable[[list[Reply], bytes], Won | M],
+        more: Request | None = None,
         *,
         is_last: bool = False,
     ) -> LeaseState | Holding | M:
         """A lease, or what *read* returns for the current value. *token*: None makes one.
 
-        If the reply comes when the lease is over, the key is acquired again, once (*is_last*).
+        *more* is executed after it, in the same write: its reply is the last that *read* gets. If
+        the reply comes when the lease is over, the key is acquired again, once (*is_last*).
         """
         now = monotonic()
         store, key, options = self.store, call.key, call.options
@@ -143,6 +144,8 @@ class AsyncLeases:
                 request = acquire_request(engine, key, token, options.ttl_ms)
             else:
                 request = script_request(call, token)
+            if more is not None:
+                request = together([request, store.prepared(more, now)])
             if engine.whole_scripts or engine.refused or store.scripts.whole_until:
                 request = self._allowed(engine, call, request, now)
             replies = await store.transport.send(request, now)
@@ -181,7 +184,7 @@ class AsyncLeases:
                 raise
             if not is_ours and not is_last:
                 self.forget(lease)
-                return await self.acquire(call, token, read, is_last=True)
+                return await self.acquire(call, token, read, more, is_last=True)
             if not is_ours:
                 self.lose(lease, NOT_OURS)
         return lease
@@ -279,8 +282,11 @@ class AsyncLeases:
 
     # ---- giving back
 
-    async def end(self, lease: LeaseState) -> bool:
-        """End it and free its key. False: it was lost, or (`is_undelivered`) no answer came."""
+    async def end(self, lease: LeaseState, write: Callable[[bytes], Request] | None = None) -> bool:
+        """End it and free its key. False: it was lost, or (`is_undelivered`) no answer came.
+
+        *write* makes of its token a request that also does something else.
+        """
         store = self.store
         if lease.successor is not None:
             await self._confirm_value(lease)
@@ -292,11 +298,14 @@ class AsyncLeases:
             self.events.ended("released", call.name, now - lease.since, guarded=False)
             return False
         try:
-            engine = store.transport.engine or await store.transport.ready(now)
-            if lease.stays_until > now or call.options.limit is not None:
-                request = end_request(engine, lease, now)
+            if write is None:
+                engine = store.transport.engine or await store.transport.ready(now)
+                if lease.stays_until > now or call.options.limit is not None:
+                    request = end_request(engine, lease, now)
+                else:
+                    request = release_request(engine, call.key, lease.token, lease.deadline)
             else:
-                request = release_request(engine, call.key, lease.token, lease.deadline)
+                request = write(lease.token)
             reply = await store.transport.send(request, now)
             if type(reply) is ErrorReply:
                 reply = await store.check_reply(request, reply, now)

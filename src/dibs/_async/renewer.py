@@ -1,10 +1,12 @@
 """Keeps leases alive: one timer for all of them, renewals that are due together in one write."""
 
+import contextlib
 import functools
 import heapq
 import itertools
 import logging
 import math
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +24,7 @@ from .._core.lease import (
 from .._core.once import complete_request, read_complete
 from .._core.request import Request
 from .._events import EventSink
-from .._tasks import Background, Guard, LoopWatch, Signal, monotonic
+from .._tasks import Background, Deadlines, Guard, LoopWatch, Signal, monotonic
 from ..errors import Unavailable, UsageError
 from .store import AsyncStore
 
@@ -30,7 +32,7 @@ _AGAIN = 1 / 12
 """After a renewal that failed: how much of the ttl to wait before the next try."""
 
 _SWEEP = 128
-"""How many entries the heap may have before it is looked through for leases that are over."""
+"""How many entries there may be before they are looked through for leases that are over."""
 
 _LATE = 0.3
 """Seconds by which a renewal must be late before it is reported."""
@@ -69,9 +71,17 @@ class AsyncRenewer:
 
     def open(self) -> None:
         """Begin without leases; again in a forked child."""
+        self._new: deque[LeaseState] = deque()
+        """Leases that are not planned yet. None of them is due before `_looks_at`."""
+        self._looks_at = math.inf
+        """When the run looks at them by itself; inf: it does not, or is busy."""
         self._heap: list[tuple[float, int, LeaseState]] = []
+        """Those that are planned: when they are due, a number, and the lease."""
+        self._due: list[LeaseState] = []
+        """Those that are being renewed."""
         self._doubtful: list[LeaseState] = []
-        self._sweep_at = _SWEEP
+        self._most_new = self._sweep_at = _SWEEP
+        self._deadlines = Deadlines(self._expire)
         self._wake = Signal()
         self._work = Background("dibs renewer")
         self._is_running = False
@@ -82,12 +92,11 @@ class AsyncRenewer:
 
         Unavailable: no thread could be started for it.
         """
-        with self.guard:
-            number = self._plan_next(lease, lease.since + lease.call.options.ttl / 3)
-            heap = self._heap
-            is_next = heap[0][1] == number or len(heap) > self._sweep_at
-        # Else it sleeps on: waking a thread costs more than the whole lease.
-        if is_next or not self._is_running or self._work.is_cut_off:
+        new = self._new
+        new.append(lease)
+        is_next = lease.since + lease.call.options.renew_after < self._looks_at
+        # Else the run sees it in time. Most leases end before that, and cost nothing more.
+        if is_next or len(new) > self._most_new or self._work.is_cut_off():
             try:
                 self._make_run(wake=is_next)
             except RuntimeError as error:  # as when the interpreter shuts down
@@ -102,23 +111,25 @@ class AsyncRenewer:
             self._doubtful.clear()
 
     def _make_run(self, *, wake: bool) -> None:
-        """Make sure that a run looks at the heap."""
+        """Make sure that a run looks at the heap, with all leases in it."""
         with self.guard:
-            if self._is_running and not self._work.is_cut_off:
+            self._plan_new()
+            if self._is_running and not self._work.is_cut_off():
                 if wake:
                     self._wake.set()
                 return
             self._run_number += 1
             self._wake.set()  # a run before this one sees that it is no longer wanted
             self._wake = Signal()
+            looks_at = self._heap[0][0] if self._heap else math.inf
             run = functools.partial(self._run, self._run_number, self._wake)
-        try:
-            self._is_running = True  # in here: a signal handler may raise anywhere
+        try:  # a signal handler may raise anywhere
+            self._is_running, self._looks_at = True, looks_at
             self._work.start(run)
             self._watch.begin()  # not in the run: a body that blocks may keep that from beginning
         except BaseException:
             # The next caller tries again. A run that did start goes on, until then.
-            self._is_running = False
+            self._is_running, self._looks_at = False, math.inf
             raise
 
     async def aclose(self) -> None:
@@ -130,10 +141,12 @@ class AsyncRenewer:
 
     def overdue(self, now: float) -> tuple[str, float, float] | None:
         """A lease that should have been renewed before: see `LoopWatch`, which calls it."""
-        heap = self._heap
-        if not heap or now - heap[0][0] < _LATE:
+        first = [at for at, _, _ in self._heap[:1]]
+        if now - min([self._looks_at, *first]) < _LATE:
             return None
-        for at, _, lease in list(heap):
+        planned = [(at, lease) for at, _, lease in list(self._heap)]
+        new = [(each.since + each.call.options.renew_after, each) for each in list(self._new)]
+        for at, lease in planned + new:
             ttl, left = lease.call.options.ttl, lease.deadline - now
             if now - at > max(ttl / 3, _LATE) and not lease.is_over and not lease.is_lost:
                 return lease.call.name, now - at, max(left, 0.0)
@@ -181,10 +194,21 @@ class AsyncRenewer:
 
     # ---- what is due
 
-    def _plan_next(self, lease: LeaseState, at: float) -> int:
-        number = next(self._numbers)
-        heapq.heappush(self._heap, (min(at, lease.deadline), number, lease))
-        return number
+    def _plan_new(self) -> None:
+        """Plan those that are not over by now."""
+        before = len(self._heap)
+        while self._new:
+            lease = self._new.popleft()
+            if not lease.is_over:
+                self._plan_next(lease, lease.since + lease.call.options.renew_after)
+                if lease.body is not None:
+                    self._deadlines.by(lease.deadline)
+        self._most_new = 4 * (len(self._heap) - before) + _SWEEP
+        if len(self._heap) > self._sweep_at:
+            self._sweep()
+
+    def _plan_next(self, lease: LeaseState, at: float) -> None:
+        heapq.heappush(self._heap, (min(at, lease.deadline), next(self._numbers), lease))
 
     async def _run(self, number: int, wake: Signal) -> None:
         try:
@@ -197,14 +221,17 @@ class AsyncRenewer:
         finally:
             with self.guard:
                 if number == self._run_number:
-                    self._is_running = False
+                    self._is_running, self._looks_at = False, math.inf
+                    with contextlib.suppress(RuntimeError):  # no loop runs, and so no body
+                        self._plan_new()  # it was cancelled, they were not: they have deadlines
 
     def _goes_on(self, number: int) -> bool:
         # Decided in one step with saying so: who comes a moment later starts another run.
         with self.guard:
             if number != self._run_number:
                 return False
-            has_work = bool(self._heap or self._doubtful)
+            self._looks_at = math.inf
+            has_work = bool(self._heap or self._new or self._doubtful)
             self._is_running = has_work and not self._closed
             return self._is_running
 
@@ -219,26 +246,39 @@ class AsyncRenewer:
             await self._renew(due, now)
         elif self._doubtful:
             await self._check_all()
-        elif self._heap:
-            await wake.wait(self._heap[0][0] - now)
+        elif (at := self._will_look(wake)) < math.inf and not self._new:
+            await wake.wait(at - now)
+
+    def _will_look(self, wake: Signal) -> float:
+        """From now on, who comes with a lease that is not due before need not wake the run."""
+        with self.guard:
+            at = self._heap[0][0] if self._heap else math.inf
+            if wake is self._wake:  # else there is another run
+                self._looks_at = at
+            return at
 
     def _pop_due(self, now: float) -> list[LeaseState]:
         due: list[LeaseState] = []
         with self.guard:
-            if len(self._heap) > self._sweep_at:
-                self._sweep()
-            while self._heap:
-                at, _, lease = self._heap[0]
-                is_over = lease.is_over or lease.is_lost
-                if at > now and not is_over:
-                    break
-                heapq.heappop(self._heap)
-                if not is_over:
+            self._plan_new()
+            self._due = due
+            while self._heap and self._heap[0][0] <= now:
+                _, _, lease = heapq.heappop(self._heap)
+                if not lease.is_over and not lease.is_lost:
                     due.append(lease)
         for lease in due:
             if now >= lease.deadline:
                 self._lose(lease, TOO_LATE)
         return [lease for lease in due if not lease.is_lost]
+
+    def _expire(self, now: float) -> float:
+        """Lose leases whose bodies have to be stopped. Returns the next deadline of one."""
+        leases = [lease for _, _, lease in self._heap] + self._due
+        alive = [lease for lease in leases if lease.body is not None and not lease.is_over]
+        for lease in alive:
+            if lease.deadline <= now:
+                self._lose(lease, TOO_LATE)
+        return min([lease.deadline for lease in alive if not lease.is_lost], default=math.inf)
 
     def _sweep(self) -> None:
         """Forget leases that are over: behind one that lives long they would pile up."""
@@ -339,7 +379,7 @@ class AsyncRenewer:
         if engine is not None and never_shortens(engine):
             until = max(until, lease.deadline)  # it was extended meanwhile, on another connection
         lease.keep_until(until, monotonic())
-        self._plan_next(lease, now + lease.call.options.ttl / 3)
+        self._plan_next(lease, now + lease.call.options.renew_after)
         self._events.emit("renewed", lease.call.name)
 
     def _retry(self, kept: list[tuple[LeaseState, float]], cause: str) -> None:

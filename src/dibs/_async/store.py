@@ -157,6 +157,7 @@ class AsyncStore:
             answers = await self.transport.send_all(retries, now)
             for place, reply in zip(lacking, answers, strict=True):
                 replies[place] = reply
+                self.scripts.gave(requests[place], monotonic())
         return replies
 
     def _lacking_scripts(
@@ -180,6 +181,7 @@ class AsyncStore:
         error = deciding_error(reply)
         if error is not None and self.scripts.lacks(request, error, now):
             reply = await self.transport.send(with_scripts(request), now)
+            self.scripts.gave(request, monotonic())
             error = deciding_error(reply)
         if error is not None and (script := by_script(request, error)) is not None:
             reply = await self.transport.send(script, now)

@@ -1,6 +1,7 @@
 """What a server can do: its engine, its capabilities, and what replaces those that it lacks."""
 
 import hashlib
+import math
 import pkgutil
 import re
 from dataclasses import dataclass, replace
@@ -136,7 +137,7 @@ class ScriptMemory:
     """Remembers whether EVALSHA is worth a try: some proxies answer NOSCRIPT for ever."""
 
     MISSES = 3
-    """So many times within `NEAR` seconds, although the script was sent whole each time."""
+    """So many times within `NEAR` seconds, each time after the server had executed the script."""
     NEAR = 10.0
     LASTS = 600.0
     """For how long scripts are then sent whole, in seconds."""
@@ -144,35 +145,44 @@ class ScriptMemory:
     def __init__(self) -> None:
         self.whole_until = 0.0
         """0: EVALSHA has always worked."""
-        self._misses: dict[bytes, tuple[int, float, float]] = {}
-        """How often within a time, since when, and when last."""
+        self._misses: dict[bytes, tuple[int, float]] = {}
+        """How often within a time, and since when."""
+        self._given: dict[bytes, float] = {}
+        """When the server has executed the script, and it was not missed since."""
 
     def send_whole(self, engine: Engine | None, now: float) -> bool:
         """True: send scripts whole from the start."""
         return now < self.whole_until or (engine is not None and engine.whole_scripts)
 
-    def lacks(self, request: Request, error: ErrorReply, now: float) -> bool:
+    def lacks(self, request: Request, error: ErrorReply, asked_at: float) -> bool:
         """True: the server does not know the script, or no EVALSHA: send it whole."""
         match = _BY_DIGEST.match(request.payload)
         if match is None:
             return False
         if error.code == "NOSCRIPT":
-            self._missed(match.group(1), now)
+            self._missed(match.group(1), asked_at)
             return True
         if "evalsha" in str(error).partition(", with args")[0].lower():
-            self.whole_until = now + self.LASTS
+            self.whole_until = asked_at + self.LASTS
             return True
         return False
 
-    def _missed(self, digest: bytes, now: float) -> None:
-        count, since, last = self._misses.get(digest, (0, now, -1.0))
-        if now == last:
-            return  # another request of one write
-        count, since = (count + 1, since) if now - since < self.NEAR else (1, now)
-        self._misses[digest] = (count, since, now)
-        if count > self.MISSES:
+    def gave(self, request: Request, now: float) -> None:
+        """The server has answered *request*, with the script itself in it."""
+        match = _BY_DIGEST.match(request.payload)
+        if match is not None:
+            self._given[match.group(1)] = now
+
+    def _missed(self, digest: bytes, asked_at: float) -> None:
+        if asked_at <= self._given.get(digest, math.inf):
+            return  # it was not given yet, or another caller has noticed that it is missing
+        self._given.pop(digest, None)
+        count, since = self._misses.get(digest, (0, asked_at))
+        count, since = (count + 1, since) if asked_at - since < self.NEAR else (1, asked_at)
+        self._misses[digest] = (count, since)
+        if count >= self.MISSES:
             self._misses.clear()
-            self.whole_until = now + self.LASTS
+            self.whole_until = asked_at + self.LASTS
 
 
 _LACKING = ("err unknown command", "err syntax error")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 from ..errors import OTHER, Cause
 from .capabilities import by_script
 from .causes import code_of_reply
-from .request import Abandoned, ErrorReply, Reply, Request
+from .request import Abandoned, Reply, Request, first_error
 
 PROBE_EVERY = 0.1
 """Seconds between two looks at a server that is out: recovery is noticed within a second."""
@@ -203,14 +203,16 @@ def worth_repeating(request: Request, reply: Reply) -> Request | None:
 
     The server could not do it now (BUSY, LOADING …), or lacks the command and gets a script.
     """
-    if not isinstance(reply, ErrorReply):
+    error = first_error(reply)  # of a command behind ASKING, say
+    if error is None:
         return None
-    return request if code_of_reply(str(reply)) is not None else by_script(request, reply)
+    return request if code_of_reply(str(error)) is not None else by_script(request, error)
 
 
 def is_elsewhere(reply: Reply) -> bool:
     """True: the node of a cluster says that the key is on another one."""
-    return isinstance(reply, ErrorReply) and reply.code in ("MOVED", "ASK")
+    error = first_error(reply)
+    return error is not None and error.code in ("MOVED", "ASK")
 
 
 def unserved(requests: list[Request], reply: Any) -> tuple[list[Request], list[Request]]:

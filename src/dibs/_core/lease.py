@@ -53,10 +53,6 @@ class HoldCall:
 class GuardedBody(Protocol):
     """The code that runs while a lease is held."""
 
-    def stop_at(self, deadline: float) -> None:
-        """Have it stopped at *deadline*, unless that is moved again."""
-        ...
-
     def stop(self) -> None:
         """Stop it now."""
         ...
@@ -133,8 +129,6 @@ class LeaseState:
         """The server has confirmed, *now*, that it is ours until *deadline*."""
         self.deadline = deadline
         self.confirmed_at = now
-        if self.body is not None:
-            self.body.stop_at(deadline)
 
 
 class Won(NamedTuple):

@@ -117,6 +117,8 @@ class HoldOptions:
         """What the key begins with in which those who wait are noted."""
         self.limit: Final = None if limit is None else _limit(limit)
         self.renew: Final = renew
+        self.renew_after: Final = self.ttl / 3
+        """Seconds from one renewal to the next."""
         self.max_hold: Final = _max_hold(max_hold, self.ttl, renew=renew)
         self.fence_prefix: Final = f"{settings.namespace}fence:".encode() if fence else None
         """What the key that counts the fences begins with; None: no fence is asked for."""

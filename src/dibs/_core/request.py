@@ -71,11 +71,8 @@ SIZE = [b"$%d\r\n" % size for size in range(1200)]
 
 def pack(*words: bytes | str | int) -> bytes:
     """One command as the wire wants it."""
-    parts = [b"*%d\r\n" % len(words)]
-    for word in words:
-        data = word if isinstance(word, bytes) else str(word).encode()
-        parts.append(b"$%d\r\n%b\r\n" % (len(data), data))
-    return b"".join(parts)
+    command: Any = words  # its type says that a command has one word
+    return hiredis.pack_command(command)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 def commands_in(payload: bytes) -> Iterator[tuple[bytes, list[bytes]]]:

@@ -590,19 +590,27 @@ class FireRecord(NamedTuple):
     """None: an older version has recorded it."""
 
 
-def record_request(keys: list[bytes], fire: int, run: Run, kept_ms: int, until: float) -> Request:
-    """Record that *fire* is over; worth delivering until the (local) time *until*.
+def record_request(
+    keys: list[bytes], fire: int, run: Run, kept_ms: int, until: float, stays_ms: int, token: bytes
+) -> Request:
+    """Record that *fire* is over, then end its lease; worth delivering until the time *until*.
 
-    *keys*: of the last fire, and of the last records.
+    *keys*: of the last fire, of the last records, and of the lease, which stays for *stays_ms*. The
+    reply is 1, or 0: *token* does not hold it; b"": there is none to end.
     """
     words = f"{run.holder} {run.outcome} {run.began} {run.took_ms}".encode()
-    script = run_whole_script("schedule_record", keys, fire, words, kept_ms, MOST_AHEAD_MS)
-    return Request(script, 1, keys[0], until)
+    facts = (fire, words, kept_ms, MOST_AHEAD_MS, token, stays_ms)
+    return Request(run_whole_script("schedule_record", keys, *facts), 1, keys[-1], until)
 
 
 def records_key(prefix: bytes, last_key: bytes) -> bytes:
     """Where the last records of a schedule are; *prefix*: the namespace and `fires:`."""
     return companion_key(prefix, last_key)
+
+
+def lease_name(last_key: bytes) -> str:
+    """The key of the lease of a schedule, without the namespace: in the slot of *last_key*."""
+    return companion_key(b"scheduled:", last_key).decode()
 
 
 def read_record(value: bytes) -> FireRecord | None:

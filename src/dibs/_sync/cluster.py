@@ -422,6 +422,7 @@ class ClusterTransport(ClusterMap):
             route = self._next(redirect, request.key)
             reply = self._send_to(route, request, monotonic())
             is_over = limit.count(monotonic() - since)
+        self.deliver_later(request)
         raise Outage(str(first_error(reply)), sent=True, code="tryagain")
 
     def _redirect(self, reply: Any, route: Route) -> Redirect | None:
@@ -499,12 +500,10 @@ class ClusterTransport(ClusterMap):
         self._threads.spawn(functools.partial(self._deliver, request))
 
     def _deliver(self, request: Request) -> None:
-        try:
+        with contextlib.suppress(Outage):  # then it is in an outbox
             repeat = worth_repeating(request, self.send(request, monotonic()))
-        except Outage as outage:  # of a node: its transport delivers it
-            repeat = request if outage.cause.code == "tryagain" else None
-        if repeat is not None:
-            self.deliver_later(repeat)
+            if repeat is not None:
+                self.deliver_later(repeat)
 
     def deliver_later(self, request: Request) -> None:
         """Deliver *request* when its node has another connection."""

@@ -124,10 +124,6 @@ class _LeadingBody:
         self._body = body
         self._deposed = deposed
 
-    def stop_at(self, deadline: float) -> None:
-        """Have it stopped at *deadline*, unless that is moved again."""
-        self._body.stop_at(deadline)
-
     def stop(self) -> None:
         """Stop it now."""
         self._deposed()

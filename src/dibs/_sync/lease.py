@@ -335,7 +335,8 @@ class RenewedLease(Lease):
     __slots__ = ("_was_lost",)
 
     def __init__(self, leases: Leases, state: LeaseState) -> None:
-        super().__init__(leases, state)
+        self._leases = leases
+        self._state = state
         self._was_lost = False
 
     @property
@@ -429,9 +430,8 @@ class Hold:
 
     def _keep_alive(self, state: LeaseState) -> None:
         """Have the lease renewed, and the body stopped when it is lost all the same."""
-        self._body = state.body = Body(self._leases.lose, state, self._leases.deadlines)
+        self._body = state.body = Body()
         try:
-            state.body.stop_at(state.deadline)
             self._leases.renewer.keep(state)
         except BaseException:  # no thread to be had, or a signal handler raised
             self._state = self._body = None
@@ -450,7 +450,7 @@ class Hold:
         if (
             error is None
             and self._call.options.on_late == "ignore"
-            and (body is None or (state.successor is None and not body.end()))
+            and (body is None or (state.successor is None and not body.is_stopped))
         ):
             self._body = state.body = None
             self._leases.end(state)
@@ -461,7 +461,9 @@ class Hold:
         body, self._body = self._body, None
         if error is not None and state.is_detached:
             reattach(self._leases, state)  # its token may never reach another process
-        if body is not None and body.leave(error):
+        is_stopped = body is not None and body.leave(error)
+        state.body = None
+        if is_stopped:
             with contextlib.suppress(DibsError):
                 self._leases.end(state)
             raise lost_error(state) from error
@@ -474,7 +476,6 @@ class Hold:
             error.add_note(f"dibs could not release {state.call.name}: {failure}")
         finally:
             if body is not None:
-                state.body = None
                 body.resume()
         is_checked = error is None and state.call.options.on_late == "raise"
         if is_checked and state.is_lost_at(monotonic()):

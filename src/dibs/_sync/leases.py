@@ -48,10 +48,10 @@ from .._core.once import (
     warning_for,
     write_request,
 )
-from .._core.request import REPEATED, ErrorReply, Reply, Request
+from .._core.request import REPEATED, ErrorReply, Reply, Request, together
 from .._events import EventSink
 from .._process import Identity
-from .._threads import Deadlines, WorkQueue, deliver_behind, monotonic, sleep
+from .._threads import WorkQueue, deliver_behind, monotonic, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from .renewer import Renewer
 from .store import CLOSED, Store
@@ -85,7 +85,6 @@ class Leases:
     def _identify(self) -> None:
         self._sweep_at = _SWEEP
         self.identity = Identity()
-        self.deadlines = Deadlines()
         self.new_token = self.identity.new_token
 
     def open(self) -> None:
@@ -119,12 +118,14 @@ class Leases:
         call: HoldCall,
         token: bytes | None,
         read: Callable[[list[Reply], bytes], Won | M],
+        more: Request | None = None,
         *,
         is_last: bool = False,
     ) -> LeaseState | Holding | M:
         """A lease, or what *read* returns for the current value. *token*: None makes one.
 
-        If the reply comes when the lease is over, the key is acquired again, once (*is_last*).
+        *more* is executed after it, in the same write: its reply is the last that *read* gets. If
+        the reply comes when the lease is over, the key is acquired again, once (*is_last*).
         """
         now = monotonic()
         store, key, options = self.store, call.key, call.options
@@ -144,6 +145,8 @@ class Leases:
                 request = acquire_request(engine, key, token, options.ttl_ms)
             else:
                 request = script_request(call, token)
+            if more is not None:
+                request = together([request, store.prepared(more, now)])
             if engine.whole_scripts or engine.refused or store.scripts.whole_until:
                 request = self._allowed(engine, call, request, now)
             replies = store.transport.send(request, now)
@@ -182,7 +185,7 @@ class Leases:
                 raise
             if not is_ours and not is_last:
                 self.forget(lease)
-                return self.acquire(call, token, read, is_last=True)
+                return self.acquire(call, token, read, more, is_last=True)
             if not is_ours:
                 self.lose(lease, NOT_OURS)
         return lease
@@ -280,8 +283,11 @@ class Leases:
 
     # ---- giving back
 
-    def end(self, lease: LeaseState) -> bool:
-        """End it and free its key. False: it was lost, or (`is_undelivered`) no answer came."""
+    def end(self, lease: LeaseState, write: Callable[[bytes], Request] | None = None) -> bool:
+        """End it and free its key. False: it was lost, or (`is_undelivered`) no answer came.
+
+        *write* makes of its token a request that also does something else.
+        """
         store = self.store
         if lease.successor is not None:
             self._confirm_value(lease)
@@ -293,11 +299,14 @@ class Leases:
             self.events.ended("released", call.name, now - lease.since, guarded=False)
             return False
         try:
-            engine = store.transport.engine or store.transport.ready(now)
-            if lease.stays_until > now or call.options.limit is not None:
-                request = end_request(engine, lease, now)
+            if write is None:
+                engine = store.transport.engine or store.transport.ready(now)
+                if lease.stays_until > now or call.options.limit is not None:
+                    request = end_request(engine, lease, now)
+                else:
+                    request = release_request(engine, call.key, lease.token, lease.deadline)
             else:
-                request = release_request(engine, call.key, lease.token, lease.deadline)
+                request = write(lease.token)
             reply = store.transport.send(request, now)
             if type(reply) is ErrorReply:
                 reply = store.check_reply(request, reply, now)

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from .._core.causes import cause_for
 from .._core.connection import Outage
 from .._core.keys import expand, milliseconds
-from .._core.lease import HoldCall, Holding, LeaseState
+from .._core.lease import HoldCall, Holding, LeaseState, Won, read_acquire
 from .._core.once import How, is_fire_over
 from .._core.options import Settings
-from .._core.request import Request
+from .._core.request import Reply, Request
 from .._core.schedule import (
     LONGEST_LOOK,
     FireRule,
@@ -26,6 +26,7 @@ from .._core.schedule import (
     has_begun,
     is_apart,
     kept_ms,
+    lease_name,
     look_request,
     next_step,
     offset_text,
@@ -71,12 +72,13 @@ class ScheduledFunction:
         self.rule = rule
         self.options = options
         self.key = options.key
-        data = expand(settings.namespace, f"scheduled:{options.key}")
-        self.call = HoldCall(data, f"scheduled:{options.key}", options.key, options.lease)
-        self.last_key = expand(settings.namespace, f"scheduled-last:{options.key}")
+        self.last_key = last = expand(settings.namespace, f"scheduled-last:{options.key}")
         """Where the last fire that is over is recorded."""
-        prefix = f"{settings.namespace}fires:".encode()
-        self.record_keys = [self.last_key, records_key(prefix, self.last_key)]
+        text = lease_name(last)
+        data = expand(settings.namespace, text)
+        self.call = HoldCall(data, text, options.key, options.lease)
+        self.keys = [last, records_key(f"{settings.namespace}fires:".encode(), last), data]
+        """Of the last fire, of the last records, and of the lease: in one slot of a cluster."""
         self._takes_fire = takes_fire(list(inspect.signature(function).parameters.values()))
 
     def __call__(self, fire: Fire) -> None:
@@ -173,6 +175,8 @@ class Runner:
         """The fire that this machine runs, or waits to take over."""
         self._before: str | None = None
         """Who had the lease when this machine last asked for it, since `_last` has changed."""
+        self._looked_at: int | None = None
+        """The server's clock when the lease was taken; None: it did not say."""
         self._is_loss_logged = False
         self._is_delayed = False
         """A fire is due, Redis is unavailable, and that was logged."""
@@ -261,16 +265,17 @@ class Runner:
         self._awaited = fire
         attempt = functools.partial(self._attempt, fire)
         outcome = self._leases.waiters.take(self._scheduled.call, attempt)
-        if outcome is None or isinstance(outcome, Holding):
-            return  # it is over, we are stopped, or another machine runs it: look at the clock
-        self._is_loss_logged = False
-        try:
-            with Hold(self._leases, self._scheduled.call, outcome) as lease:
-                step = self._plan(self._refresh())
-                if step.run is not None and not self._stopping:
-                    self._execute(step.run, step.missed, lease, outcome)
-        except LeaseLost:
-            self._report_loss("%s: its lease was lost; another machine may take over")
+        # If not: it is over, we are stopped, or another machine runs it: look at the clock.
+        if isinstance(outcome, LeaseState):
+            self._use(outcome)
+
+    def _skip(self, fire: int) -> None:
+        """Record *fire* as over, unless another machine is running: then wait for its end."""
+        outcome = self._acquire(self._scheduled.call)
+        if isinstance(outcome, LeaseState):
+            self._use(outcome)
+        else:
+            self._awaited = fire
 
     def _attempt(self, fire: int, call: HoldCall) -> LeaseState | Holding | None:
         """One try to get *fire*. None: there is nothing to get."""
@@ -279,15 +284,42 @@ class Runner:
         now = self._refresh()
         if self._clock.is_apart or (self._last is not None and self._last >= fire):
             return None
-        if now < fire:  # our clock is ahead, by less than a round trip shows
-            self._wake.wait(pause(fire, now))
-            return None
-        outcome = self._leases.attempt(call)
+        if now < fire:
+            if fire <= self._clock.now():  # it is ahead by less than a round trip shows
+                self._wake.wait(pause(fire, now))
+            return None  # else it was set, and another fire may be due by the server's clock
+        return self._acquire(call)
+
+    def _acquire(self, call: HoldCall) -> LeaseState | Holding:
+        """Try to take the lease, and look when it is taken: one write."""
+        since, self._looked_at = monotonic(), None
+
+        def read(replies: list[Reply], token: bytes) -> Won | Holding:
+            self._looked_at = self._learn(replies.pop(), since)
+            return read_acquire(replies, token)
+
+        look = look_request(self._scheduled.last_key)
+        outcome = self._leases.acquire(call, None, read, look)
         if isinstance(outcome, Holding):
             self._before = outcome.holder
         return outcome
 
     # ---- running a fire
+
+    def _use(self, state: LeaseState) -> None:
+        """The lease is ours: run what is due, or skip it."""
+        self._is_loss_logged, now = False, self._looked_at
+        try:
+            with Hold(self._leases, self._scheduled.call, state) as lease:
+                step = self._plan(self._refresh() if now is None else now)
+                lease.check()  # the reply may have come when it was over
+                if step.skip is not None:
+                    self._report_missed(step.missed)
+                    self._record(state, step.skip, "skipped", self._clock.now())
+                elif step.run is not None and not self._stopping:
+                    self._execute(step.run, step.missed, lease, state)
+        except LeaseLost:
+            self._report_loss("%s: its lease was lost; another machine may take over")
 
     def _execute(self, fire: int, missed: int, lease: Lease, state: LeaseState) -> None:
         self._report_missed(missed)
@@ -302,8 +334,8 @@ class Runner:
         lost = lease.lost
         if is_fire_over(how, lost=lost):
             self._report_over(fire, since, error)
-            self._record(fire, outcome_of(error), began, milliseconds(monotonic() - since))
-            self._keep(lease, state)
+            at_least = self._scheduled.options.at_least
+            self._record(state, fire, outcome_of(error), began, monotonic() - since, at_least)
             return
         self._is_loss_logged = lost
         self._report_end(
@@ -318,24 +350,6 @@ class Runner:
             run_in_span(events, self._scheduled.key, run)
         else:
             run()
-
-    def _keep(self, lease: Lease, state: LeaseState) -> None:
-        """With `at_least`: let the lease expire at that time, in place of releasing it."""
-        left = state.since + self._scheduled.options.at_least - monotonic()
-        if left > 0 and lease.guarded and lease.extend(max(left, 0.001)):
-            self._leases.drop(state)
-
-    def _skip(self, fire: int) -> None:
-        """Record *fire* as over, unless another machine is running: then wait for its end."""
-        outcome = self._leases.attempt(self._scheduled.call)
-        if isinstance(outcome, Holding):
-            self._awaited = fire
-            return
-        with Hold(self._leases, self._scheduled.call, outcome):
-            step = self._plan(self._refresh())
-            if step.skip is not None:
-                self._report_missed(step.missed)
-                self._record(step.skip, "skipped", self._clock.now(), 0)
 
     # ---- the last fire that is over
 
@@ -360,34 +374,46 @@ class Runner:
         "open", it is that of this machine.
         """
         since = monotonic()
-        reply = self._ask(look_request(self._scheduled.last_key))
+        now = self._learn(self._ask(look_request(self._scheduled.last_key)), since)
+        return self._clock.now() if now is None else now
+
+    def _learn(self, reply: Reply, since: float) -> int | None:
+        """What the reply to a look that was sent after *since* says; None: nothing."""
         look = read_look(reply, self._clock.server_time)
         if look is None:
-            return self._clock.now()
+            return None
         self._clock.compare(look.now, since)
         if look.last is not None and (self._last is None or look.last > self._last):
             self._last, self._awaited, self._before = look.last, None, None
         return look.now
 
-    def _record(self, fire: int, outcome: str, began: int, took_ms: int) -> None:
-        """Record that *fire* is over."""
-        scheduled, now = self._scheduled, monotonic()
+    def _record(
+        self,
+        state: LeaseState,
+        fire: int,
+        outcome: str,
+        began: int,
+        took: float = 0.0,
+        at_least: float = 0.0,
+    ) -> None:
+        """Record that *fire* is over, and in the same step end its lease, or after *at_least*."""
+        leases, scheduled, now = self._leases, self._scheduled, monotonic()
         self._last, self._awaited, self._before = max(self._last or 0, fire), None, None
-        kept = kept_ms(scheduled.rule, fire)
-        run = Run(self._leases.identity.holder, outcome, began, took_ms)
-        request = record_request(scheduled.record_keys, fire, run, kept, now + _DELIVER_FOR)
+        run = Run(leases.identity.holder, outcome, began, milliseconds(took))
+        stays_ms = milliseconds(max(state.since + at_least - now, 0.0))
+        kept, until = kept_ms(scheduled.rule, fire), now + _DELIVER_FOR
+        write = functools.partial(record_request, scheduled.keys, fire, run, kept, until, stays_ms)
         try:
-            self._leases.store.must_be_open()
-            self._leases.store.ask(request, now)
-        except Outage as outage:
-            if self._leases.store.is_disabled:
-                return
-            message = "%s: the end of a fire could not be recorded (%s); it is when Redis is back"
-            _log.warning(message, scheduled.key, outage.cause)
-            self._leases.events.emit("outage", scheduled.key, cause=outage.cause)
+            leases.store.must_be_open()
+            if state.guarded and not state.is_over:
+                leases.end(state, write)
+            else:  # granted in an outage, or released by the function
+                leases.store.transport.post(write(b""))
         except UsageError as error:  # a thread that went on when the scheduler had ended
             _log.error("%s: the end of a fire could not be recorded: %s", scheduled.key, error)
             raise
+        if state.is_undelivered:
+            _log.warning("%s: the end of a fire is recorded when Redis is back", scheduled.key)
 
     def _ask(self, request: Request) -> Any:
         """The reply; None: Redis is unavailable, the policy is "open". Unavailable: "closed"."""

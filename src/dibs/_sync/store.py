@@ -158,6 +158,7 @@ class Store:
             answers = self.transport.send_all(retries, now)
             for place, reply in zip(lacking, answers, strict=True):
                 replies[place] = reply
+                self.scripts.gave(requests[place], monotonic())
         return replies
 
     def _lacking_scripts(
@@ -181,6 +182,7 @@ class Store:
         error = deciding_error(reply)
         if error is not None and self.scripts.lacks(request, error, now):
             reply = self.transport.send(with_scripts(request), now)
+            self.scripts.gave(request, monotonic())
             error = deciding_error(reply)
         if error is not None and (script := by_script(request, error)) is not None:
             reply = self.transport.send(script, now)

@@ -4,6 +4,7 @@ import argparse
 import re
 import shlex
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from .. import Dibs
@@ -21,7 +22,7 @@ from .._wording import (
     listed,
     meaning,
     next_steps,
-    place_of,
+    places_of,
     reason_object,
     risk,
 )
@@ -128,9 +129,10 @@ def elsewhere(dibs: Dibs, namespace: str, typed: str) -> list[Facts]:
     if is_shortened(typed):
         return []
     look = inspector(dibs)
-    places = [place_of(each, typed) for each in look.anywhere("*" + exactly(typed))]
+    keys = look.anywhere("*" + exactly(typed))
+    places = [place for each in keys for place in places_of(each, typed)]
     places.sort(key=lambda place: (place.namespace != namespace, place))
-    return [each for place in places[:MOST] if (each := _facts(look, place))]
+    return list(islice(filter(None, (_facts(look, place) for place in places)), MOST))
 
 
 def _facts(look: "Inspector", place: Place) -> Facts | None:

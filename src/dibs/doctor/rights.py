@@ -67,7 +67,7 @@ VERBS = (
     VerbRights("cached", ("set", "eval", "get", "del", "pttl"), ("pexpire",)),
     VerbRights("cached with tags", ("set", "eval", "get", "del", "pttl", "pexpire")),
     VerbRights("invalidate", ("eval", "get", "del")),
-    VerbRights("scheduled", ("set", "eval", "get", "time"), (*_BY_SCRIPT, "pexpire")),
+    VerbRights("scheduled", ("set", "eval", "get", "time", "pexpire"), _BY_SCRIPT),
 )
 
 _LATE = "a request that was repeated may arrive late, after its answer"

@@ -470,7 +470,7 @@ _COMPANIONS = (
     re.compile(rb"^(.*?)(?:fences?|lock):\{\1", re.DOTALL),
     re.compile(rb"^(.+?)(?:fences?|lock):\1", re.DOTALL),
     re.compile(rb"^(.*?)once:[0-9a-f]{32}$", re.DOTALL),
-    re.compile(rb"^(.*?)scheduled-last:", re.DOTALL),
+    re.compile(rb"^((?:[^{]|\{[^}]*\})*?)scheduled-last:", re.DOTALL),
 )
 
 

@@ -270,6 +270,25 @@ async def test_a_proxy_that_forgets_scripts_gets_them_whole(filtered: CommandFil
     assert "SCRIPT LOAD" not in filtered.seen
 
 
+async def test_many_first_callers_at_once_do_not_make_scripts_whole(
+    servers: Callable[[Engine], Server],
+) -> None:
+    """A server that has just started lacks the script for all of them."""
+    server = servers("valkey")
+    server.flush()
+    async with AsyncDibs(server.url, budget=5) as dibs:
+
+        async def take(number: int) -> None:
+            async with dibs.hold(f"job:{number}", ttl=5, fence=True):
+                pass
+
+        for caller in [Background(take, number) for number in range(20)]:
+            await caller.result()
+        before = server.commands("eval")
+        await take(20)
+    assert server.commands("eval") == before
+
+
 @pytest.mark.parametrize("end", ["refuse", "close_on"])
 async def test_without_a_way_to_release_nothing_is_taken(
     servers: Callable[[Engine], Server], end: str

@@ -51,6 +51,19 @@ async def test_many_renewals_share_one_write(server: Server) -> None:
         assert server.keys() == []
 
 
+async def test_a_shorter_lease_is_renewed_in_time_beside_a_longer_one(server: Server) -> None:
+    """Nothing was due for a while when it came; also where many others came and went."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        async with dibs.hold("user:1", ttl=60, renew=True):
+            for number in range(200):
+                async with dibs.hold(f"order:{number}", ttl=30, renew=True):
+                    pass
+            async with dibs.hold("user:2", ttl=1.5, renew=True) as lease:
+                end = lease._state.deadline
+                await eventually(lambda: lease._state.deadline > end + 1)
+                assert not lease.lost
+
+
 async def test_max_hold_ends_the_renewals(server: Server) -> None:
     """max_hold: the server has expired the key by then, and the lease knows that it is lost."""
     async with AsyncDibs(server.url, budget=5) as dibs:

@@ -271,6 +271,25 @@ def test_a_proxy_that_forgets_scripts_gets_them_whole(filtered: CommandFilter) -
     assert "SCRIPT LOAD" not in filtered.seen
 
 
+def test_many_first_callers_at_once_do_not_make_scripts_whole(
+    servers: Callable[[Engine], Server],
+) -> None:
+    """A server that has just started lacks the script for all of them."""
+    server = servers("valkey")
+    server.flush()
+    with Dibs(server.url, budget=5) as dibs:
+
+        def take(number: int) -> None:
+            with dibs.hold(f"job:{number}", ttl=5, fence=True):
+                pass
+
+        for caller in [Background(take, number) for number in range(20)]:
+            caller.result()
+        before = server.commands("eval")
+        take(20)
+    assert server.commands("eval") == before
+
+
 @pytest.mark.parametrize("end", ["refuse", "close_on"])
 def test_without_a_way_to_release_nothing_is_taken(
     servers: Callable[[Engine], Server], end: str

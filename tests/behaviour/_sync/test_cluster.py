@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from dibs import Dibs, Busy, Unavailable, UsageError
+from dibs import Dibs, Busy, Event, Unavailable, UsageError
 from dibs.testing import Server
 from tests.topologies import (
     is_master,
@@ -24,9 +24,12 @@ from tests.topologies import (
 )
 
 from .._threads import Background, eventually, redis, sleep
+from ..events import kinds
+from .schedules import NOON, Clock
 
 StartServer = Callable[..., Server]
 SHARE = 16384 // 3
+LEASE = "scheduled:{scheduled-last:tick}"
 
 
 def owner_first(slot: int, servers: list[Server]) -> list[Server]:
@@ -104,6 +107,60 @@ def test_keys_on_both_sides_are_an_outage(start_server: StartServer) -> None:
         move_slot(slot, source, target, third)
         with dibs.hold("user:1", ttl=5, fence=True) as lease:
             assert lease.fence and before and lease.fence > before
+
+
+def test_a_fire_costs_three_round_trips_on_a_cluster(start_server: StartServer) -> None:
+    """Its lease and its records are in one slot."""
+    servers = start_cluster(start_server)
+    clock, events = Clock(), list[Event]()
+    with Dibs(url_of(servers), budget=5, listeners=[events.append]) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        def tick() -> None: ...
+
+        with clock.scheduler(dibs) as scheduler:
+            eventually(lambda: any(server.keys() for server in servers))
+            eventually(lambda: scheduler._runners[0]._last is not None)
+            for minute in (1, 2):  # a node does not know the script, the first time
+                before = reads(servers)
+                clock.set(NOON + 60 * minute)
+                eventually(lambda minute=minute: kinds(events).count("released") == minute)
+            assert reads(servers) - before == 3 + len(servers)  # and our own questions
+    keys = sorted(key for server in servers for key in server.keys())
+    assert keys == sorted(["fence:" + LEASE, "fires:{scheduled-last:tick}", "scheduled-last:tick"])
+
+
+def reads(servers: list[Server]) -> int:
+    """How often the nodes have read from a client."""
+    return sum(server.client().info("stats")["total_reads_processed"] for server in servers)
+
+
+def test_a_fire_in_a_slot_that_is_half_moved_is_recorded_before_its_lease_ends(
+    start_server: StartServer,
+) -> None:
+    """Record and lease are on two nodes: neither is touched until they are on one."""
+    servers = start_cluster(start_server)
+    slot = slot_of("scheduled-last:tick")
+    source, target, third = owner_first(slot, servers)
+    clock, events = Clock(), list[Event]()
+    with Dibs(url_of(servers), budget=0.5, listeners=[events.append]) as dibs:
+
+        @dibs.scheduled(every=60, key="tick", ttl=60)
+        def tick() -> None:
+            open_slot(slot, source, target)
+            words = ("127.0.0.1", target.port, "scheduled-last:tick", 0, 5000)
+            source.client().execute_command("MIGRATE", *words)
+
+        with clock.scheduler(dibs):
+            eventually(lambda: source.keys() != [])
+            clock.set(NOON + 60)
+            eventually(lambda: "outage" in kinds(events))
+            assert source.client().exists(LEASE)
+            migrate_keys(slot, source, target)
+            move_slot(slot, source, target, third)
+            eventually(lambda: LEASE not in target.keys())
+            last = target.client().get("scheduled-last:tick")
+            assert int(last.split()[0]) == int(NOON + 60) * 1000
 
 
 def test_a_node_that_was_replaced_is_not_called_any_more(start_server: StartServer) -> None:

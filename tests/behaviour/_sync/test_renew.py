@@ -52,6 +52,19 @@ def test_many_renewals_share_one_write(server: Server) -> None:
         assert server.keys() == []
 
 
+def test_a_shorter_lease_is_renewed_in_time_beside_a_longer_one(server: Server) -> None:
+    """Nothing was due for a while when it came; also where many others came and went."""
+    with Dibs(server.url, budget=5) as dibs:
+        with dibs.hold("user:1", ttl=60, renew=True):
+            for number in range(200):
+                with dibs.hold(f"order:{number}", ttl=30, renew=True):
+                    pass
+            with dibs.hold("user:2", ttl=1.5, renew=True) as lease:
+                end = lease._state.deadline
+                eventually(lambda: lease._state.deadline > end + 1)
+                assert not lease.lost
+
+
 def test_max_hold_ends_the_renewals(server: Server) -> None:
     """max_hold: the server has expired the key by then, and the lease knows that it is lost."""
     with Dibs(server.url, budget=5) as dibs:

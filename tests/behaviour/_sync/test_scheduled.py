@@ -20,6 +20,9 @@ from .._threads import Background, Interrupt, eventually, sleep
 from ..events import kinds
 from .schedules import NOON, Clock, has_begun
 
+LEASE = "scheduled:{scheduled-last:tick}"
+KEYS = [b"scheduled-last:tick", b"fires:{scheduled-last:tick}", LEASE.encode()]
+
 
 def of(events: list[Event], *wanted: str) -> list[Event]:
     return [event for event in events if event.kind in wanted]
@@ -185,7 +188,7 @@ def test_a_record_never_moves_back(server: Server) -> None:
 
         def record(fire: int) -> int:
             run = Run("web-1:1", "finished", fire, 5)
-            request = record_request([b"scheduled-last:tick"], fire, run, 60_000, inf)
+            request = record_request(KEYS, fire, run, 60_000, inf, 0, b"")
             dibs._store.opened()
             dibs._store.ask(request, monotonic())
             return _last(server, "tick")
@@ -241,6 +244,27 @@ def test_a_clock_that_is_set_back_while_a_new_schedule_begins(
             eventually(lambda: runs == ["12:01"])
 
 
+def test_a_clock_that_is_set_forward_does_not_hold_up_the_fires_before(
+    valkey: Server,
+) -> None:
+    """A later fire seemed due: the server's clock is asked, and the next fire by it is run."""
+    runs: list[str] = []
+    clock = Clock(NOON + 10)
+    with Dibs(valkey.url, budget=5) as dibs:
+
+        @dibs.scheduled(every=30, key="tick")
+        def tick(fire: Any) -> None:
+            runs.append(f"{fire.at:%H:%M:%S}")
+
+        with clock.scheduler(dibs):
+            eventually(has_begun(valkey, "tick"))
+            clock.ahead, asked = 45, clock.asked
+            clock.set(NOON + 29.5 + 45)
+            eventually(lambda: clock.asked > asked)
+            clock.now = NOON + 30 + 45
+            eventually(lambda: runs == ["12:00:30"], within=20)
+
+
 def test_a_new_schedule_is_said_to_be_new_until_a_fire_is_over(
     valkey: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -270,16 +294,16 @@ def test_a_takeover_names_the_machine_that_had_the_fire(
     """It is a second run: the log says so, and the loss is one WARNING on the first machine."""
     caplog.set_level(logging.INFO, "dibs")
     runs: list[str] = []
-    going: list[bool] = [True]
     clock = Clock()
     with Dibs(valkey.url, budget=5) as one, Dibs(valkey.url, budget=5) as two:
 
         @one.scheduled(every=60, key="tick", ttl=1)
         def long(fire: Any) -> None:
             runs.append("one")
-            while going[0]:
-                sleep(0.01)
-                fire.lease.check()
+            while not fire.lease.lost or "two" not in runs:  # or it would try again first
+                with suppress(Interrupt):
+                    sleep(0.01)
+            fire.lease.check()
 
         @two.scheduled(every=60, key="tick")
         def late() -> None:
@@ -292,10 +316,9 @@ def test_a_takeover_names_the_machine_that_had_the_fire(
             with clock.scheduler(two):
                 eventually(lambda: two._leases.waiters.queues != {})
                 eventually(lambda: _looked(two))
-                valkey.client().delete("scheduled:tick")  # as if the server had lost its data
+                valkey.client().delete(LEASE)  # as if the server had lost its data
                 eventually(lambda: runs == ["one", "two"])
             eventually(lambda: any("failed" in line for line in caplog.messages))
-    going[0] = False
     [taken] = [line for line in caplog.messages if "taking over" in line]
     assert f"from {one._leases.identity.holder}" in taken and "the fire of " in taken
     lost = [each for each in caplog.records if "its lease was lost" in each.getMessage()]
@@ -322,10 +345,10 @@ def test_a_run_after_another_one_is_no_takeover(
         with clock.scheduler(dibs):
             eventually(has_begun(valkey, "tick"))
             clock.set(NOON + 60)
-            eventually(lambda: 20_000 < valkey.client().pttl("scheduled:tick") <= 30_000)
+            eventually(lambda: 20_000 < valkey.client().pttl(LEASE) <= 30_000)
             clock.set(NOON + 120)
             eventually(lambda: _looked(dibs))
-            valkey.client().delete("scheduled:tick")
+            valkey.client().delete(LEASE)
             eventually(lambda: _last(valkey, "tick") == int(NOON + 120) * 1000)
     assert not any("taking over" in line for line in caplog.messages)
 
@@ -435,7 +458,9 @@ def test_a_fire_that_somebody_runs_is_not_skipped(valkey: Server) -> None:
             clock.set(NOON + 3600 + 900)
             with clock.scheduler(two):
                 eventually(lambda: two._leases.waiters.queues != {})
-                valkey.client().delete("scheduled:hourly")  # as if its machine had died
+                valkey.client().delete(
+                    "scheduled:{scheduled-last:hourly}"
+                )  # as if its machine had died
                 eventually(lambda: runs == ["one", "two"])
             going[0] = False
     assert of(events, "missed") == []
@@ -589,15 +614,15 @@ def test_a_fire_whose_lease_was_lost_is_not_over(
             eventually(has_begun(valkey, "tick"))
             clock.set(NOON + 60)
             eventually(lambda: runs == ["one"])
-            valkey.client().set("scheduled:tick", "web-3", px=60_000)  # it was stopped, say
+            valkey.client().set(LEASE, "web-3", px=60_000)  # it was stopped, say
             if is_late:
-                valkey.client().delete("scheduled:tick")
+                valkey.client().delete(LEASE)
                 with clock.scheduler(two):
                     eventually(lambda: _last(valkey, "tick") == int(NOON + 60) * 1000)
             eventually(lambda: of(events, "failed") != [])
         if not is_late:
             assert _last(valkey, "tick") == int(NOON) * 1000
-            valkey.client().delete("scheduled:tick")
+            valkey.client().delete(LEASE)
             with clock.scheduler(two):
                 eventually(lambda: _last(valkey, "tick") == int(NOON + 60) * 1000)
     assert runs == ["one", "two"]
@@ -692,7 +717,7 @@ def test_a_record_that_is_lost_costs_no_fire(valkey: Server) -> None:
             for minute in (1, 2):
                 clock.set(NOON + 60 * minute)
                 eventually(lambda minute=minute: len(runs) == minute)
-                eventually(lambda: valkey.client().exists("scheduled:tick") == 0)
+                eventually(lambda: valkey.client().exists(LEASE) == 0)
                 valkey.flush()
     assert runs == ["01", "02"]
 
@@ -730,12 +755,128 @@ def test_two_runs_are_at_least_so_far_apart(valkey: Server) -> None:
             eventually(has_begun(valkey, "tick"))
             clock.set(NOON + 60)
             eventually(lambda: _last(valkey, "tick") == int(NOON + 60) * 1000)
-            eventually(lambda: 20_000 < valkey.client().pttl("scheduled:tick") <= 30_000)
+            eventually(lambda: 20_000 < valkey.client().pttl(LEASE) <= 30_000)
             clock.set(NOON + 120)
             sleep(0.2)
             assert runs == ["01"]
-            valkey.client().delete("scheduled:tick")
+            valkey.client().delete(LEASE)
             eventually(lambda: runs == ["01", "02"])
+
+
+@pytest.mark.parametrize("at_least", [0, 30])
+def test_a_fire_costs_three_round_trips(server: Server, at_least: int) -> None:
+    """Look; take the lease and look again; record and release. A machine that is late looks."""
+    events: list[Event] = []
+    early, late = Clock(), Clock()
+    with FaultProxy(server.port) as first, FaultProxy(server.port) as second:
+        with (
+            Dibs(first.url, budget=5, listeners=[events.append]) as one,
+            Dibs(second.url, budget=5) as two,
+        ):
+            for dibs in (one, two):
+
+                @dibs.scheduled(every=60, key="tick", at_least=at_least)
+                def tick() -> None: ...
+
+            with one.hold("warm:up", ttl=5, fence=True):  # the server knows the script
+                pass
+            events.clear()
+            with early.scheduler(one):
+                eventually(has_begun(server, "tick"))
+                with late.scheduler(two) as idle:
+                    eventually(lambda: idle._runners[0]._last is not None)
+                    before = first.requests, second.requests
+                    early.set(NOON + 60)
+                    eventually(lambda: len(of(events, "finished", "released")) == 2)
+                    assert _last(server, "tick") == int(NOON + 60) * 1000
+                    late.set(NOON + 60)
+                    eventually(lambda: idle._runners[0]._last == int(NOON + 60) * 1000)
+            assert (first.requests - before[0], second.requests - before[1]) == (3, 1)
+
+
+def test_a_fire_that_is_skipped_costs_two_round_trips(valkey: Server) -> None:
+    """Take the lease and look; record and release."""
+    events: list[Event] = []
+    with FaultProxy(valkey.port) as line:
+        with Dibs(line.url, budget=5, listeners=[events.append]) as dibs:
+
+            @dibs.scheduled(every=3600, key="hourly", missed="skip")
+            def hourly() -> None: ...
+
+            with dibs.hold("warm:up", ttl=5, fence=True):
+                pass
+            events.clear()
+            clock = Clock()
+            with clock.scheduler(dibs):
+                eventually(has_begun(valkey, "hourly"))
+                before = line.requests
+                clock.set(NOON + 3600 + 900)
+                eventually(lambda: kinds(events) == ["missed", "released"])
+            assert line.requests - before == 2
+
+
+def test_a_lease_that_is_over_when_it_is_granted_begins_no_run(
+    valkey: Server, proxy: FaultProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Replies take longer than the ttl: the fire is run when they do not."""
+    runs: list[bool] = []
+    clock = Clock()
+    with Dibs(proxy.url, budget=5) as dibs:
+
+        @dibs.scheduled(every=60, key="tick", ttl=0.5)
+        def tick(fire: Any) -> None:
+            runs.append(fire.lease.lost)
+
+        with clock.scheduler(dibs):
+            eventually(has_begun(valkey, "tick"))
+            proxy.delay(replies=0.6)
+            clock.set(NOON + 60)
+            eventually(lambda: "its lease was lost" in caplog.text or runs != [])
+            proxy.heal()
+            eventually(lambda: _last(valkey, "tick") == int(NOON + 60) * 1000)
+    assert runs == [False]
+
+
+def test_a_fire_that_cannot_be_recorded_keeps_its_lease(own_server: Server) -> None:
+    """Not even for a moment is the lease free and the fire not over: no other machine runs it."""
+    events: list[Event] = []
+    clock = Clock()
+    client = own_server.client()
+    with Dibs(own_server.url, budget=5, listeners=[events.append]) as dibs:
+
+        @dibs.scheduled(every=60, key="tick", ttl=60)
+        def tick() -> None:
+            client.config_set("maxmemory", 1)
+
+        with clock.scheduler(dibs):
+            eventually(has_begun(own_server, "tick"))
+            clock.set(NOON + 60)
+            eventually(lambda: of(events, "outage") != [])
+            assert client.exists(LEASE) and _last(own_server, "tick") == int(NOON) * 1000
+            client.config_set("maxmemory", 0)
+            eventually(lambda: _last(own_server, "tick") == int(NOON + 60) * 1000)
+            assert not client.exists(LEASE)
+
+
+def test_a_fire_whose_function_releases_its_lease_is_over(valkey: Server) -> None:
+    """Or hands it over: it is recorded, and what has become of the lease is left alone."""
+    clock = Clock()
+    with Dibs(valkey.url, budget=5) as dibs:
+
+        @dibs.scheduled(every=60, key="tick")
+        def tick(fire: Any) -> None:
+            if f"{fire.at:%M}" == "01":
+                assert fire.lease.release()
+            else:
+                fire.lease.detach(ttl=60)
+
+        with clock.scheduler(dibs):
+            eventually(has_begun(valkey, "tick"))
+            for minute, left in ((1, 0), (2, 1)):
+                at = int(NOON + 60 * minute)
+                clock.set(at)
+                eventually(lambda at=at: _last(valkey, "tick") == at * 1000)
+                assert valkey.client().exists(LEASE) == left
 
 
 def test_ending_a_scheduler_lets_a_run_finish(valkey: Server) -> None:
@@ -756,7 +897,7 @@ def test_ending_a_scheduler_lets_a_run_finish(valkey: Server) -> None:
             clock.set(NOON + 60)
             eventually(lambda: runs == ["begin"])
         assert runs == ["begin", "end"]
-        eventually(lambda: valkey.client().exists("scheduled:tick") == 0)
+        eventually(lambda: valkey.client().exists(LEASE) == 0)
     assert _last(valkey, "tick") == int(NOON + 60) * 1000
 
 
@@ -853,26 +994,27 @@ def test_the_last_fires_can_be_seen(server: Server) -> None:
     assert {fire.holder for fire in entry.fires} == {entry.holder}
     assert all(0 <= fire.took < 600 and fire.delay >= 0 for fire in entry.fires)
     assert sorted(server.keys()) == [
-        "shop:fence:{shop:scheduled:tick}", "shop:fires:{shop:scheduled-last:tick}",
+        "shop:fence:shop:scheduled:{shop:scheduled-last:tick}",
+        "shop:fires:{shop:scheduled-last:tick}",
         "shop:scheduled-last:tick",
-    ]  # fmt: skip
+    ]
 
 
 def test_the_history_is_bounded_and_a_repeated_record_is_in_it_once(server: Server) -> None:
     """Fifty fires; and it expires with the record."""
-    keys = [b"scheduled-last:tick", b"fires:{scheduled-last:tick}"]
     now = int(time()) * 1000
     with Dibs(server.url, budget=5) as dibs:
         dibs._store.opened()
         for number in range(60):
             fire = now - (60 - number) * 60_000
-            request = record_request(keys, fire, Run("a:1", "finished", fire, 5), 60_000, inf)
+            run = Run("a:1", "finished", fire, 5)
+            request = record_request(KEYS, fire, run, 60_000, inf, 0, b"")
             for _ in range(2):
                 dibs._store.ask(request, monotonic())
     client = server.client()
-    assert client.zcard(keys[1]) == 50
-    assert client.zrange(keys[1], 0, 0)[0].startswith(b"%d " % (now - 50 * 60_000))
-    assert 0 < client.pttl(keys[1]) <= 60_000
+    assert client.zcard(KEYS[1]) == 50
+    assert client.zrange(KEYS[1], 0, 0)[0].startswith(b"%d " % (now - 50 * 60_000))
+    assert 0 < client.pttl(KEYS[1]) <= 60_000
 
 
 def test_a_user_who_may_not_keep_a_history_runs_fires_all_the_same(valkey: Server) -> None:
@@ -884,8 +1026,8 @@ def test_a_user_who_may_not_keep_a_history_runs_fires_all_the_same(valkey: Serve
     try:
         with Dibs(valkey.url.replace("://", "://few:secret@"), budget=5) as dibs:
             dibs._store.opened()
-            keys, run = [b"scheduled-last:t", b"fires:{scheduled-last:t}"], Run("a:1", "x", now, 5)
-            dibs._store.ask(record_request(keys, now, run, 60_000, inf), monotonic())
+            request = record_request(KEYS, now, Run("a:1", "x", now, 5), 60_000, inf, 0, b"")
+            dibs._store.ask(request, monotonic())
     finally:
         client.execute_command("ACL", "DELUSER", "few")
-    assert valkey.keys() == ["scheduled-last:t"]
+    assert valkey.keys() == ["scheduled-last:tick"]

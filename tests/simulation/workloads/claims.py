@@ -52,6 +52,8 @@ class Submission:
         self._key = key
         self._window = window
         self._runs: list[Run] = []
+        self.unanswered: list[float] = []
+        """When calls began that met an outage or were cancelled: they may have had the key."""
         self.results: list[Any] = []
 
     def begin(self, claim: AsyncClaim, process: Process, asked_at: float) -> Run:
@@ -84,8 +86,9 @@ class Submission:
     def _overtaken(self, run: Run) -> bool:
         """Whether another had asked for the key before *run* could record its end."""
         assert run.ended_at is not None
-        later = [each for each in self._runs if each.began_at >= run.ended_at]
-        return any(each.asked_at <= run.ended_at for each in later)
+        later = [each.asked_at for each in self._runs if each.began_at >= run.ended_at]
+        unanswered = [at for at in self.unanswered if at >= run.began_at]
+        return any(at <= run.ended_at for at in later + unanswered)
 
     def _is_in_window(self, run: Run) -> bool:
         """Whether what *run* has left, if anything, is still there: counted from its end."""
@@ -163,8 +166,10 @@ class Claims(Workload):
     async def _submit(self, process: Process, dibs: AsyncDibs, random: Random, wait: float) -> None:
         key, asked_at = random.choice(tuple(self.submissions)), CLOCK.now
         submission, run, is_done = self.submissions[key], None, False
+        is_answered = False
         try:
             async with dibs.claim(key, wait=wait, **self.options) as claim:
+                is_answered = True
                 if claim.replayed:
                     self.world.counts["replayed"] += 1
                     submission.replayed(claim.result, asked_at)
@@ -173,7 +178,12 @@ class Claims(Workload):
                 await self._work(claim, run, random)
                 submission.results.append(run.result)
                 is_done = True
+        except Duplicate:
+            is_answered = True
+            raise
         finally:
+            if not is_answered:
+                submission.unanswered.append(asked_at)
             how = self._ends.pop(asyncio.current_task(), None)
             if run is not None:
                 leaves = self.options["after" if is_done else "on_error"] != "release"

@@ -105,6 +105,8 @@ class Jobs(Workload):
         self.executions: list[Execution] = []
         self.sent: dict[str, float] = {}
         """Jobs that were accepted, and when."""
+        self.keys: dict[str, str] = {}
+        """Their keys."""
         self.replaced: dict[str, set[str]] = {}
         """Jobs that were dropped, and the equal ones that had taken their key."""
         self.failures = self.random.choice((0.0, 0.3))
@@ -151,7 +153,7 @@ class Jobs(Workload):
             try:
                 async with jobs.queueing(key, job_id) as sending:
                     self.broker.send(Message(sending.key, job_id, sending.token))
-                    self.sent[job_id] = CLOCK.now
+                    self.sent[job_id], self.keys[job_id] = CLOCK.now, sending.key
                 self.world.counts["queued"] += 1
             except (Duplicate, Unavailable, LeaseLost) as error:
                 self.world.counts[f"not queued: {type(error).__name__}"] += 1
@@ -274,6 +276,14 @@ class AgainJobs(Jobs):
         lease, again = self.random.choice((1.0, 2.0)), self.random.choice(("replace", "postpone"))
         terms = {"lease": lease, "queued": 60, "on_outage": "closed", "again": again}
         return UniqueOptions(until="start", alone=self.random.random() < 0.5, **terms)
+
+    def _has_run(self, job_id: str, since: float) -> bool:
+        """Or a newer one of its key was: that has replaced it."""
+        key = self.keys[job_id]
+        newer = [each for each, at in self.sent.items() if at > since and self.keys[each] == key]
+        return super()._has_run(job_id, since) or any(
+            each.message.job_id in newer for each in self.executions
+        )
 
 
 def id_of(random: Random) -> str:

@@ -116,9 +116,9 @@ class Scheduled(Workload):
         """A fire that ended without its lease must not be recorded as over by who ran it."""
         assert self._observe is not None
         self._observe(session, words, reply)
-        # The script that records: two keys, then the time of the fire and who records it.
-        if words[0] in (b"EVAL", b"EVALSHA") and words[2:4] == [b"2", _LAST_KEY]:
-            at, holder = int(words[5]) / 1000, words[6].decode()
+        # The script that records: three keys, then the time of the fire and who records it.
+        if words[0] in (b"EVAL", b"EVALSHA") and words[2:4] == [b"3", _LAST_KEY]:
+            at, holder = int(words[6]) / 1000, words[7].decode()
             own = [run for run in self.runs if holder.startswith(f"{run.process.name}:")]
             last = next((run for run in reversed(own) if run.at == at), None)
             if last is not None and last.is_lost:
@@ -134,5 +134,5 @@ class Scheduled(Workload):
             if due % self.every == 0 and due not in done:
                 self.world.violate(f"the fire of {due - EPOCH - BEGIN:.0f} has not run")
         for key, value in self.leftovers().items():
-            if key == b"scheduled:s":
+            if key == b"scheduled:{scheduled-last:s}":
                 self.world.violate(f"{key!r} is left behind: {value!r}")

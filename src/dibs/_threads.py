@@ -45,6 +45,7 @@ __all__ = [
     "ends_task",
     "gather",
     "gather_until",
+    "hand_over",
     "is_cancellation",
     "mark_coroutine",
     "maybe_await",
@@ -338,6 +339,11 @@ class WorkQueue:
         """Wait until it is done, or takes too long."""
         if self._turn.acquire(timeout=5):
             self._work()
+
+
+def hand_over(loop: Any, queue: WorkQueue, work: Callable[[], Any]) -> None:
+    """Have *work* done in a thread."""
+    queue.add(work)
 
 
 class Coalescer:

@@ -13,9 +13,10 @@ from .._core.options import ClaimOptions
 from .._system import time
 from .._tasks import monotonic
 from ..errors import UsageError
+from .claim_within import AsyncClaimWithin
 from .lease import detach_lease, reattach
 from .leases import AsyncLeases
-from .within import AsyncClaimWithin, AsyncRecording
+from .within import AsyncRecording
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault

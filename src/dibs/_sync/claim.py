@@ -14,9 +14,10 @@ from .._core.options import ClaimOptions
 from .._system import time
 from .._threads import monotonic
 from ..errors import UsageError
+from .claim_within import ClaimWithin
 from .lease import detach_lease, reattach
 from .leases import Leases
-from .within import ClaimWithin, Recording
+from .within import Recording
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault

@@ -51,7 +51,7 @@ from .._core.once import (
 from .._core.request import REPEATED, ErrorReply, Reply, Request, together
 from .._events import EventSink
 from .._process import Identity
-from .._threads import WorkQueue, deliver_behind, monotonic, sleep
+from .._threads import BackgroundTasks, WorkQueue, deliver_behind, monotonic, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from .renewer import Renewer
 from .store import CLOSED, Store
@@ -78,6 +78,8 @@ class Leases:
         self.renewer = Renewer(store, events, self.lose, self.found)
         self.ends = WorkQueue()
         """Ends of claims whose transaction has ended after them."""
+        self.following = BackgroundTasks()
+        """Looks at transactions that do not say when they end."""
         self.table: dict[bytes, LeaseState] = {}
         """Key → the lease that this process has of it, or had until a moment ago."""
         self._identify()
@@ -94,6 +96,7 @@ class Leases:
         self.table = {}
         self._identify()
         self.ends = WorkQueue()
+        self.following = BackgroundTasks()
         self.waiters.open()
         self.renewer.open()
 

@@ -38,7 +38,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup run docs quick map test all-tests check lint types pytest some-conditions test-conditions redis-oldest redis-newest \
 	on-redis-oldest on-redis-newest test-all test-topologies test-alerts test-line-bots line-rules test-frameworks test-newest mutants simulate bench benchmarks verdicts \
-	generate drawing dashboard pins clean dist build-dist try-release release upload
+	generate dashboard pins clean dist build-dist try-release release upload
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 17
@@ -207,9 +207,6 @@ release: ## dist, then all of it to the registry; needs PROJECT_URL
 
 generate: setup ## write the sync half from the async half
 	@$(BIN)/python tools/unasync.py
-
-drawing: setup ## docs/internals/modules.md: every module, and which imports which
-	@$(BIN)/python tools/draw_imports.py
 
 dashboard: setup ## the Grafana dashboard, from the names of the metrics
 	@$(BIN)/python tools/write_dashboard.py

@@ -53,13 +53,13 @@ from ..._interface import open_in_django, throttling
 from ...errors import Unavailable, UsageError
 from .._async import claims as async_claims
 from .._django_requests import (
-    aidentity_of,
-    identity_of,
+    auser_of,
     imported,
     is_unguarded,
     marks_of,
     plain_request,
     submission_for,
+    user_of,
 )
 from .._sync import claims as sync_claims
 from .._within import STREAMED, run_within, within_of
@@ -299,7 +299,7 @@ def _run(policy: Policy, name: str, request: Any, work: Callable[[], Any]) -> Ht
 
 def _claimed(policy: Policy, name: str, request: Any) -> "tuple[Submission, Claim] | Response":
     """The claim of a request, or the response in its place."""
-    submission = submission_for(policy, name, request, identity_of(request))
+    submission = submission_for(policy, name, request, user_of(request))
     mark_guarded(marks_of(request))
     outcome = sync_claims.claim_request(_dibs(), policy, name, submission)
     if isinstance(outcome, Response) or isinstance(submission, InvalidRequest):
@@ -331,7 +331,7 @@ async def _arun(
 ) -> HttpResponseBase:
     if is_unguarded(policy, request):
         return await work()
-    submission = submission_for(policy, name, request, await aidentity_of(request))
+    submission = submission_for(policy, name, request, await auser_of(request))
     mark_guarded(marks_of(request))
     if not isinstance(plain_request(request), ASGIRequest):
         return await _arun_in_threads(policy, name, request, submission, work)

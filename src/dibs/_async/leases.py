@@ -50,7 +50,14 @@ from .._core.once import (
 from .._core.request import REPEATED, ErrorReply, Reply, Request, together
 from .._events import EventSink
 from .._process import Identity
-from .._tasks import BackgroundTasks, WorkQueue, deliver_behind, monotonic, sleep
+from .._tasks import (
+    BackgroundTasks,
+    ContinuedCalls,
+    WorkQueue,
+    deliver_behind,
+    monotonic,
+    sleep,
+)
 from ..errors import DibsError, Unavailable, UsageError
 from .renewer import AsyncRenewer
 from .store import CLOSED, AsyncStore
@@ -79,6 +86,8 @@ class AsyncLeases:
         """Ends of claims whose transaction has ended after them."""
         self.following = BackgroundTasks()
         """Looks at transactions that do not say when they end."""
+        self.calls = ContinuedCalls()
+        """Calls of `once` functions whose callers may be cancelled."""
         self.table: dict[bytes, LeaseState] = {}
         """Key → the lease that this process has of it, or had until a moment ago."""
         self._identify()

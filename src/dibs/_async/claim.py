@@ -615,7 +615,9 @@ def once(
 
     @functools.wraps(shown)
     async def claimed(*args: P.args, **kwargs: P.kwargs) -> T:
-        if not goes_on or open_writers():
+        # One that belongs to a transaction around it must end before that does.
+        belongs = within is None and use.has_begun and current() is not None
+        if not goes_on or belongs or open_writers():
             return await run(args, kwargs, _do_nothing)
         since = monotonic()
 

@@ -30,6 +30,7 @@ __all__ = [
     "BackgroundTasks",
     "Body",
     "Coalescer",
+    "ContinuedCalls",
     "Deadlines",
     "Flight",
     "Guard",
@@ -262,6 +263,21 @@ def current_flight() -> Flight | None:
 def is_cancellation(error: BaseException) -> bool:
     """True: the thread is interrupted, not only what it called."""
     return not isinstance(error, Exception)
+
+
+class ContinuedCalls:
+    """Calls as they are: a thread cannot be cancelled."""
+
+    def run(self, work: Callable[[Callable[[], None]], Any], failed: Callable[[Any], None]) -> Any:
+        """What *work* returns or raises."""
+        return work(_do_nothing)
+
+    def finish(self, seconds: float) -> None:
+        """Nothing: the caller of each call waits for it."""
+
+
+def _do_nothing() -> None:
+    return None
 
 
 _MOST_THREADS = 64

@@ -332,26 +332,29 @@ def test_a_waiting_duplicate_holds_no_connection(new_database: NewDatabase) -> N
     assert orders(database) == [("c0", 1), ("c7", 1), ("c8", 1)]
 
 
-async def test_a_call_that_is_cancelled_leaves_nothing(
-    valkey: Server, new_database: NewDatabase
+@pytest.mark.parametrize("on_cancel", ["continue", "stop"])
+async def test_a_call_that_is_cancelled(
+    valkey: Server, new_database: NewDatabase, on_cancel: Any
 ) -> None:
-    """Rolled back, released; the next one runs."""
+    """It goes on and commits, and a retry gets its result; or it is rolled back, and runs again."""
     from sqlalchemy.ext.asyncio import create_async_engine
 
     from dibs import AsyncDibs
 
     database = new_database("postgresql")
     engine = create_async_engine(database.url(is_async=True))
-    begun, go_on = asyncio.Event(), asyncio.Event()
+    begun, go_on, ran = asyncio.Event(), asyncio.Event(), 0
     async with AsyncDibs(valkey.url) as dibs:
 
-        @dibs.once("order:{customer}", within=engine.begin, **DONE)
+        @dibs.once("order:{customer}", within=engine.begin, wait=30, on_cancel=on_cancel, **DONE)
         async def place(connection: Any, customer: str) -> str:
+            nonlocal ran
+            ran += 1
             values = {"customer": customer}
             await connection.execute(text("INSERT INTO orders VALUES (:customer, 1)"), values)
             begun.set()
             await go_on.wait()
-            return "one"
+            return f"run {ran}"
 
         task = asyncio.create_task(place("c7"))
         await begun.wait()
@@ -360,6 +363,39 @@ async def test_a_call_that_is_cancelled_leaves_nothing(
             await task
         assert orders(database) == []
         go_on.set()
-        assert await place("c7") == "one"
+        assert await place("c7") == ("run 1" if on_cancel == "continue" else "run 2")
     await engine.dispose()
     assert orders(database) == [("c7", 1)]
+
+
+async def test_a_call_inside_of_a_transaction_stops_with_its_caller(
+    valkey: Server, new_database: NewDatabase
+) -> None:
+    """The outer one may give its connection back as soon as the inner one has ended."""
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    from dibs import AsyncDibs
+
+    engine = create_async_engine(new_database("sqlite").url(is_async=True))
+    async with AsyncDibs(valkey.url) as dibs:
+        cancelled = False
+
+        @dibs.once("stock:{customer}", ignore=["connection"], **DONE)
+        async def reserve(customer: str, connection: Any) -> None:
+            nonlocal cancelled
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                cancelled = True
+                raise
+
+        @dibs.once("order:{customer}", within=engine.begin, **DONE)
+        async def place(connection: Any, customer: str) -> str:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await reserve(customer, connection=connection)
+            assert cancelled
+            return "without stock"
+
+        assert await place("c7") == "without stock"
+    await engine.dispose()

@@ -94,7 +94,7 @@ async def taken(transaction: Transaction, record: DoneRecord) -> RecordAnswer:
     try:
         answer = await run(transaction, take(transaction.dialect, record))
         if isinstance(answer, Ours) and transaction.dialect.file is not None:
-            _writers.set((*_writing(), (weakref.ref(transaction), weakref.ref(current_task()))))
+            _writers.set((*open_writers(), (weakref.ref(transaction), weakref.ref(current_task()))))
         return answer
     except Exception as error:
         failure = database_failure(error)
@@ -112,8 +112,8 @@ _writers: ContextVar[tuple[_Writer, ...]] = ContextVar("dibs_writers", default=(
 """Transactions with a record on databases that have one writer, and whose they are."""
 
 
-def _writing() -> tuple[_Writer, ...]:
-    """Those of this task, or thread, that go on."""
+def open_writers() -> tuple[_Writer, ...]:
+    """Those of this task, or thread, that are open."""
     here = current_task()
     return tuple(
         (each, owner)
@@ -126,7 +126,7 @@ async def _check_writers(transaction: Transaction) -> None:
     """UsageError: *transaction* would wait for one around it, which waits for its end."""
     if transaction.dialect.file is None or not _writers.get():
         return
-    for each, _ in _writing():
+    for each, _ in open_writers():
         around = each()
         if around is None or around.driver is transaction.driver:
             continue

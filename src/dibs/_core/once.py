@@ -94,12 +94,17 @@ def encoded_note(note: object) -> bytes:
         raise UsageError("a note must be valid Unicode; this one has a lone surrogate") from None
 
 
+_NOT_QUOTED = "!$&'()*+,-./:;=?@_"
+"""What cannot be taken for the end of a word or a line."""
+
+
 def done_record(running: bytes, result: bytes) -> bytes:
     """What takes the claim's place: who was first, with which payload, and what came of it."""
     secret, fingerprint, _ = running.split(b" ", 2)
     note = note_in(running)
     # Before the fingerprint, because that is the last word for every version.
-    said = b"" if note is None else quote(note, safe="").encode() + b" "
+    # As little as possible is quoted: a record that is longer than its claim loses the note.
+    said = b"" if note is None else quote(note, safe=_NOT_QUOTED).encode() + b" "
     return b"%b%b %b%b\n%b" % (_DONE, secret, said, fingerprint, result)
 
 

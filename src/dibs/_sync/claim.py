@@ -2,6 +2,7 @@
 """Claims: the claim, the `with` block around it, and functions whose calls are claimed."""
 
 import contextlib
+import logging
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from .. import claims
@@ -11,6 +12,7 @@ from .._core.keys import Seconds, fingerprint, milliseconds, seconds
 from .._core.lease import HoldCall, LeaseState, note_in, settle_request
 from .._core.once import How, encoded_note, framed, left_by, with_note
 from .._core.options import ClaimOptions
+from .._events import EventSink
 from .._system import time
 from .._threads import monotonic
 from ..errors import UsageError
@@ -49,9 +51,11 @@ from .._threads import maybe_await
 from ..errors import Duplicate, LeaseLost, Mismatch
 from .lease import resume
 from .leases import NOT_OURS
-from .within import Within
+from .within import Within, open_writers
 
 V = TypeVar("V")
+
+_log = logging.getLogger("dibs")
 
 
 class _Nothing:
@@ -538,19 +542,23 @@ def once(
     duplicate: Callable[..., Any] | None,
     new_claiming: Callable[..., Claiming[Any]],
     within: Within | None,
+    *,
+    goes_on: bool,
 ) -> Callable[P, T]:
     """*function*, claimed at each call. UsageError: it lacks a field of *template* or *payload*.
 
     *holding*: how the key is held while the function runs. *within*: opens the transaction in which
-    it runs.
+    it runs. *goes_on*: also when its caller is cancelled; not inside of a transaction, whose
+    connection its caller gives back.
     """
     shown = function if within is None else within.shown(function)
     key_of = Template(template, shown)
     fields = Fields(payload, shown) if payload else None
     answer = None if duplicate is None else answering(duplicate, shown, "duplicate")
 
-    @functools.wraps(shown)
-    def claimed(*args: P.args, **kwargs: P.kwargs) -> T:
+    call_function: Callable[..., T] = function
+
+    def run(args: Any, kwargs: Any, begin: Callable[[], None]) -> Any:
         key = key_of(args, kwargs)
         call = HoldCall(expand(namespace, key), key, template, holding)
         seen = NO_PAYLOAD if fields is None else fingerprint(fields(args, kwargs))
@@ -561,11 +569,12 @@ def once(
             if answer is None:
                 raise
             return maybe_await(answer(error, args, kwargs))
+        begin()
         with claiming:
             if claim.replayed:
                 return claim.result
             if within is None:
-                result: Any = function(*args, **kwargs)
+                result: Any = call_function(*args, **kwargs)
                 claim.complete(result)
                 return result
             wait = since + options.wait - monotonic()
@@ -576,6 +585,33 @@ def once(
             return maybe_await(answer(result.error, args, kwargs))
         raise result.error
 
+    @functools.wraps(shown)
+    def claimed(*args: P.args, **kwargs: P.kwargs) -> T:
+        if not goes_on or open_writers():
+            return run(args, kwargs, _do_nothing)
+        since = monotonic()
+
+        def failed(error: BaseException | None) -> None:
+            if not isinstance(error, Duplicate | Mismatch):  # nobody is left to be refused
+                _report_failure(leases.events, template, monotonic() - since, error)
+
+        return leases.calls.run(functools.partial(run, args, kwargs), failed)
+
     if within is not None:
         claimed.__signature__ = inspect.signature(shown)  # type: ignore[attr-defined]
     return claimed
+
+
+def _do_nothing() -> None:
+    return None
+
+
+def _report_failure(events: EventSink, name: str, took: float, error: BaseException | None) -> None:
+    """Report a failure that no caller gets. None: it was cancelled."""
+    cause = cause_for("raised") if error is not None else cause_for("stopped", _CANCELLED_AS_WELL)
+    message = "%s: its caller was cancelled; it went on, and failed after %.1f s: %s"
+    _log.error(message, name, took, cause, exc_info=error)
+    events.emit("failed", name, cause=cause)  # without `took`: that is the time of schedules
+
+
+_CANCELLED_AS_WELL = "the client was closed, or the event loop ended, before it did"

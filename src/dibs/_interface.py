@@ -35,6 +35,7 @@ from ._core.shapes import returned_type
 from ._core.throttle import ThrottleKeywords, Throttling
 from ._databases import NotOurs, open_in_django
 from ._forks import RenewedLock, fork_safe_lock
+from ._locks import Guard, Signal, start_thread, try_lock
 from ._server.die_with_parent import ended_with_parent
 from .errors import Duplicate, UsageError
 
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
         "ClaimRequest",
         "Claiming",
         "Fire",
+        "Guard",
         "HoldKeywords",
         "How",
         "Inspector",
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
         "Replay",
         "Seconds",
         "ServerInfo",
+        "Signal",
         "Template",
         "ThrottleKeywords",
         "Throttling",
@@ -108,9 +111,11 @@ if TYPE_CHECKING:
         "seconds",
         "shorten",
         "shown",
+        "start_thread",
         "throttling",
         "token_hint",
         "transactions",
+        "try_lock",
     ]  # fmt: skip
 
 

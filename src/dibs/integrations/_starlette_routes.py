@@ -12,7 +12,7 @@ from .._http.decorators import check_registered, policy_of
 from .._http.policy import Policy
 from .._http.problems import is_refusal
 from .._http.responses import Response
-from ._response_end import Message
+from ._response_end import Message, Scope
 from .asgi import encoded
 
 GUARD = "dibs.guard"
@@ -103,15 +103,40 @@ def with_fields(fields: list[tuple[str, str]], message: Message) -> Message:
 
 def route_of(request: Request) -> str:
     """The template of the route, or else the name of its endpoint."""
-    route = request.scope.get("route")
+    template = template_of(request.scope)
+    if template is not None:
+        return template
+    return getattr(request.scope.get("endpoint"), "__qualname__", "*")
+
+
+def template_of(scope: Scope) -> str | None:
+    """The template of the route; None: Starlette does not say."""
+    route = scope.get("route")
     # FastAPI keeps the route as its router has it, and here as the application has it.
-    included = request.scope.get("fastapi", {}).get("effective_route_context")
+    included = scope.get("fastapi", {}).get("effective_route_context")
     if getattr(included, "original_route", None) is route:
         route = included
-    path = getattr(route, "path", None)
-    if path:
-        return path
-    return getattr(request.scope.get("endpoint"), "__qualname__", "*")
+    return getattr(route, "path", None) or None
+
+
+def path_fields_of(request: Request) -> dict[str, object]:
+    """The fields of the path, with the values that the endpoint gets.
+
+    FastAPI converts them only when it calls: to the router, `07` and `7` are two texts.
+    """
+    fields: dict[str, object] = dict(request.path_params)
+    declared = [field for each in all_of(dependant_of(request.scope)) for field in each.path_params]
+    for field in declared:  # those of the endpoint last, because they count most
+        text = request.path_params.get(field.alias)
+        if isinstance(text, str):
+            fields[field.alias] = _converted(field, text)
+    return fields
+
+
+def _converted(field: Any, text: str) -> object:
+    """The value of *text*; *text* itself, where the endpoint would refuse it."""
+    value, errors = field.validate(text, {}, loc=("path", field.alias))
+    return text if errors else value
 
 
 # ---- what an endpoint of FastAPI depends on

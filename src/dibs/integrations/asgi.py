@@ -30,9 +30,10 @@ from .._http.submission import (
     INCOMPLETE,
     InvalidRequest,
     RequestFacts,
+    RequestHeaders,
     Submission,
     applied,
-    identify,
+    read_headers,
     submission_of,
     too_large,
 )
@@ -66,7 +67,6 @@ class DibsMiddleware:
         self._dibs = AsyncDibs(dibs) if isinstance(dibs, str) else dibs
         self._policies = tuple(policies)
         self._options = GuardOptions(**options)
-        self._secret = self._options.key
         check_routes(self._policies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -104,7 +104,6 @@ class DibsMiddleware:
         if invalid is not None:
             return invalid
         user = await resolved(options.user(scope)) if options.user is not None else None
-        identity = identify(user, headers, client_address(scope), options.session_cookie)
         facts = RequestFacts(
             method=method_of(scope),
             route=policy.route,
@@ -113,13 +112,11 @@ class DibsMiddleware:
             headers=headers,
             body=body.data,
             long=body.long,
-            user=identity.user,
-            client=identity.client,
-            path_fields=_path_fields(policy, scope) if "{" in policy.route else {},
-            service=options.service or "",
-            host=options.host(headers.get("host", "")) if options.per_host else "",
+            user=user,
+            address=client_address(scope),
+            path_fields=policy.path_fields(method_of(scope), *paths_of(scope)),
         )
-        return submission_of(policy, facts, keys_of(policy, scope), self._secret)
+        return submission_of(policy, facts, keys_of(policy, scope), options)
 
     async def _close(self) -> None:
         """Close the AsyncDibs that was made from a URL. The application may start again."""
@@ -287,14 +284,6 @@ def mount_of(scope: Scope) -> str:
     return inner_path(str(scope.get("root_path", "")), scope["app_root_path"])
 
 
-def _path_fields(policy: Policy, scope: Scope) -> dict[str, str]:
-    """The values of the `{fields}` of the route, from the path that matches it."""
-    for path in paths_of(scope):
-        if policy.covers(method_of(scope), path):
-            return policy.path_fields(path)
-    return {}
-
-
 def method_of(scope: Scope) -> str:
     """In upper case: some servers pass "post" on, and some applications treat it as POST."""
     return scope["method"].upper()
@@ -319,15 +308,14 @@ def keys_of(policy: Policy, scope: Scope) -> list[str]:
     ]
 
 
-def headers_of(scope: Scope) -> dict[str, str]:
-    """Names in lower case. Of several lines the last one counts; HTTP/2 may split cookies."""
-    headers: dict[str, str] = {}
-    for raw_name, raw_value in scope.get("headers", ()):
-        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
-        if name == "cookie" and name in headers:
-            value = f"{headers[name]}; {value}"
-        headers[name] = value
-    return headers
+def headers_of(scope: Scope) -> RequestHeaders:
+    """The headers of a request."""
+    return read_headers(
+        [
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, value in scope.get("headers", ())
+        ]
+    )
 
 
 async def resolved(user: Any) -> object:

@@ -37,8 +37,9 @@ from .._http.submission import (
     INCOMPLETE,
     InvalidRequest,
     RequestFacts,
+    RequestHeaders,
     Submission,
-    identify,
+    routed_place,
     submission_of,
     too_large,
 )
@@ -62,9 +63,11 @@ from ._starlette_routes import (
     answer,
     check_routes_of,
     is_dependency,
+    path_fields_of,
     policy_for,
     refused,
     route_of,
+    template_of,
     with_fields,
     with_headers_of,
 )
@@ -437,8 +440,6 @@ class _RequestGuard:
             return None
         user = await resolved(options.user(request)) if options.user is not None else None
         headers = headers_of(request.scope)
-        address = client_address(request.scope)
-        identity = identify(user, headers, address, options.session_cookie)
         self._form_of = request
         self._is_matched, self._policy = True, policy
         body = await _body_of(request, headers, policy.body_limit)
@@ -446,10 +447,8 @@ class _RequestGuard:
             self._too_long, body = None, too_large(policy.body_limit)
         if isinstance(body, InvalidRequest):
             return body
-        facts = _facts_of(request, name, headers, options)._replace(
-            user=identity.user, client=identity.client, body=body[0], fields=body[1]
-        )
-        return submission_of(policy, facts, keys, options.key)
+        facts = _facts_of(request, name, headers, user)._replace(body=body[0], fields=body[1])
+        return submission_of(policy, facts, keys, options)
 
     # ---- the application
 
@@ -534,23 +533,21 @@ class _RequestGuard:
         await self._send(message)
 
 
-def _facts_of(
-    request: Request, name: str, headers: dict[str, str], options: GuardOptions[User]
-) -> RequestFacts:
-    """All facts but the body and the identity."""
-    scope = request.scope
+def _facts_of(request: Request, name: str, headers: RequestHeaders, user: object) -> RequestFacts:
+    """All facts but the body."""
+    scope, fields = request.scope, path_fields_of(request)
+    template, mount = template_of(scope), mount_of(scope)
     return RequestFacts(
         method=request.method,
         # The path of a mounted application is no part of the name: it may hold a value.
-        route=f"{mount_of(scope)} {name}",
+        route=f"{mount} {name}",
         path=path_of(scope),
         query=query_of(scope),
         headers=headers,
-        body=b"",
-        user=None,
-        path_fields={key: str(value) for key, value in request.path_params.items()},
-        service=options.service or "",
-        host=options.host(headers.get("host", "")),
+        user=user,
+        address=client_address(scope),
+        path_fields=fields,
+        place=None if template is None else routed_place(template, fields),
     )
 
 

@@ -489,13 +489,19 @@ AROUND = ("within", "claimed", "nested", "until")
 ENDS = ("commit", "rollback", "commit fails", "reply lost", "unknown")
 
 
+WITH_EVERY_VERB = ("session/postgresql", "async-session/sqlite")
+"""Elsewhere a lease, a claim and a value are enough: what a verb does depends on no driver."""
+
+
 def is_possible(name: str, verb: type[Verb], around: str, end: str) -> bool:
     """Whether there is such a case."""
+    if name not in WITH_EVERY_VERB and verb not in (Hold, Once, Cached, Invalidate):
+        return False
     if around == "until" and (verb not in LEASES or name.startswith("django/")):
         return False
-    if around in ("claimed", "nested") and name == "asyncpg/postgresql":
-        return around == "nested"  # a connection has no transaction before dibs begins one
-    if end == "commit fails" and name == "sqlite3/sqlite":
+    if around in ("claimed", "until") and name.startswith("asyncpg/"):
+        return False  # a connection has no transaction before dibs begins one
+    if end == "commit fails" and name.startswith("sqlite3/"):
         return False  # foreign keys are not looked at
     is_seen = around in ("within", "nested") or name.startswith(SAYS_WHEN)
     if not is_seen and not verb.is_lease:

@@ -12,7 +12,7 @@ from .capabilities import Engine, run_script, run_whole_script
 from .causes import code_of_reply
 from .keys import companion_key, milliseconds, public_name
 from .options import HoldOptions
-from .request import SIZE, ErrorReply, Reply, Request, pack
+from .request import SIZE, ErrorReply, OddReply, Reply, Request, pack
 
 FENCE_LIFE = 3600.0
 """How long a fence counter outlives its lease, in seconds."""
@@ -189,6 +189,8 @@ def read_acquire(replies: list[Reply], token: bytes) -> Won | Holding:
         value, fence = value
     if value is None or value == token:
         return WON if fence is None else Won(int(str(fence)))
+    if not isinstance(value, bytes):
+        raise OddReply
     return _holding(value, pttl)
 
 
@@ -285,6 +287,8 @@ def peek_request(key: bytes) -> Request:
 def read_peek(replies: list[Reply]) -> Holding | None:
     """The holder; None: the key is free."""
     value, pttl = replies
+    if not isinstance(value, bytes | None):
+        raise OddReply
     return None if value is None else _holding(value, pttl)
 
 
@@ -461,7 +465,8 @@ def read_permit(replies: list[Reply], token: bytes) -> Won | AllTaken:
         return WON
     if isinstance(reply, int):
         return Won(reply)
-    assert isinstance(reply, list)
+    if not isinstance(reply, list):
+        raise OddReply
     first, pttl, greatest = reply
     refusal = AllTaken(_seconds(pttl), holder_in(first))
     refusal.greatest = greatest if isinstance(greatest, bytes) else b""
@@ -535,8 +540,10 @@ def peek_permits(key: bytes) -> Request:
 
 def read_peek_permits(reply: Reply) -> Holding | None:
     """The holder; None: the key is free."""
-    if not isinstance(reply, list):
+    if reply is None:
         return None
+    if not isinstance(reply, list):
+        raise OddReply
     token, pttl = reply
     return Holding(_seconds(pttl), holder_in(token))
 

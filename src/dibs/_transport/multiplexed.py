@@ -14,11 +14,13 @@ from typing import Any
 
 from .._core.capabilities import NO_OP, Engine, Handshake
 from .._core.causes import cause_for
-from .._core.connection import PROBE_EVERY, Breaker, Next, TimeLimit, pause_after
+from .._core.connection import PROBE_EVERY, Breaker, Next, TimeLimit, interpret, pause_after
 from .._core.multiplexer import Multiplexer, Redelivery
 from .._core.request import (
+    PARSER_ERRORS,
     Channel,
     Pending,
+    ProtocolError,
     Reply,
     Request,
     apart,
@@ -151,10 +153,10 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
         try:
             self._parser.feed(data, 0, size)
             self.receive(self._parser.gets, self._on_push)
-        except (ConnectionError, IndexError) as error:
+        except (ConnectionError, IndexError, *PARSER_ERRORS) as error:
             # Bytes that are no reply, or a reply to nothing: it cannot be trusted any more.
             self.abort()
-            self._on_lost(self, error)
+            self._on_lost(self, ProtocolError(str(error)))
 
     # ---- the end
 
@@ -447,7 +449,7 @@ class MultiplexedTransport(BaseTransport):
 
     async def watch(self, key: bytes, wake: Wake, now: float) -> Watching:
         """Have *wake* called when *key* changes, until `unwatch`. Outage: ask again later."""
-        return read_watch(await self.track(watch_request(key), wake, now))
+        return interpret(read_watch, await self.track(watch_request(key), wake, now))
 
     async def track(self, request: Request, wake: Wake, now: float) -> Tracked:
         """The replies to *request*; *wake* is called when its key changes afterwards."""

@@ -22,6 +22,7 @@ from .._core.connection import (
     Next,
     Outage,
     TimeLimit,
+    interpret,
     is_elsewhere,
     unserved,
 )
@@ -453,7 +454,7 @@ class PooledTransport(BaseTransport):
 
     def watch(self, key: bytes, wake: Wake, now: float) -> Watching:
         """Have *wake* called when *key* changes, until `unwatch`. Outage: ask again later."""
-        return read_watch(self.track(watch_request(key), wake, now))
+        return interpret(read_watch, self.track(watch_request(key), wake, now))
 
     def track(self, request: Request, wake: Wake, now: float) -> Tracked:
         """The replies to *request*; *wake* is called when its key changes afterwards.

@@ -2,9 +2,9 @@
 
     python -m tests.odd_replies 600 [SEED]      # for 600 seconds: every verb, both halves
 
-The handshake is answered as it should be, then every command as the test says; `MutatingLine` passes
-the replies of a real server on, with some of their bytes changed. Whatever comes, a verb ends: with
-a result or an error of dibs, in time, with bounded memory.
+The handshake is answered as it should be, then every command as the test says; `MutatingLine`
+passes the replies of a real server on, with some of their bytes changed. Whatever comes, a verb
+ends: with a result or an error of dibs, in time, with bounded memory.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ ANSWERS = {
     "null": b"_\r\n", "null string": b"$-1\r\n", "int": b":7\r\n", "negative": b":-5\r\n",
     "largest int": b":9223372036854775807\r\n", "string": bulk(b"\xff\xfe"), "empty": bulk(b""),
     "OK": b"+OK\r\n", "error": b"-ERR x\r\n", "binary error": b"-\xff\xfe\x1b[2J\r\n",
-    "moved": b"-MOVED 1 127.0.0.1:1\r\n", "odd moved": b"-MOVED\r\n", "noscript": b"-NOSCRIPT x\r\n",
-    "empty array": b"*0\r\n", "array of 1": b"*1\r\n:1\r\n", "array of 3": b"*3\r\n:1\r\n:1\r\n:1\r\n",
+    "moved": b"-MOVED 1 127.0.0.1:1\r\n", "odd moved": b"-MOVED\r\n",
+    "noscript": b"-NOSCRIPT x\r\n",
+    "empty array": b"*0\r\n", "array of 1": b"*1\r\n:1\r\n",
+    "array of 3": b"*3\r\n:1\r\n:1\r\n:1\r\n",
     "array of errors": b"*3\r\n-ERR a\r\n-ERR b\r\n-ERR c\r\n",
     "array of nulls": b"*3\r\n$-1\r\n$-1\r\n$-1\r\n", "nested": b"*3\r\n*1\r\n:1\r\n$-1\r\n%0\r\n",
     "deep": b"*1\r\n" * 2000 + b":1\r\n", "bool": b"#t\r\n", "nan": b",nan\r\n", "inf": b",inf\r\n",
@@ -126,8 +128,8 @@ class MutatingLine(CommandFilter):
 
 
 _WORDS = (
-    b"9" * 5000, b"-1", b"1e999", b"nan", b"\xff", b"\r\n", b" ", b"@", b"\x1b[2J", b"%ff", b"dibs1 ",
-    b"~", b"!", b"done ", b"[" * 3000, b"\0", b"*1\r\n", b":1\r\n", b"$-1\r\n", b"_\r\n",
+    b"9" * 5000, b"-1", b"1e999", b"nan", b"\xff", b"\r\n", b" ", b"@", b"\x1b[2J", b"%ff",
+    b"dibs1 ", b"~", b"!", b"done ", b"[" * 3000, b"\0", b"*1\r\n", b":1\r\n", b"$-1\r\n", b"_\r\n",
 )  # fmt: skip
 
 
@@ -184,6 +186,10 @@ async def _ask(url: str, ended: Counter[str], seconds: float) -> None:
             await asyncio.wait_for(dibs.aclose(), _LONGEST)
 
 
+def _ask_in_a_loop(url: str, ended: Counter[str], seconds: float) -> None:
+    asyncio.run(_ask(url, ended, seconds))
+
+
 def _ask_in_threads(url: str, ended: Counter[str], seconds: float) -> None:
     from tests.behaviour._sync.odd_verbs import VERBS, options
 
@@ -210,12 +216,12 @@ def main(seconds: float, seed: int) -> None:
     began, cpu = time.monotonic(), time.process_time()
     with Server.start("valkey") as server:
         while time.monotonic() - began < seconds:
-            for ask in (lambda url: asyncio.run(_ask(url, ended, 5)), lambda url: _ask_in_threads(url, ended, 5)):  # fmt: skip
+            for ask in (_ask_in_a_loop, _ask_in_threads):
                 with OddServer(random_answer(chance)) as odd:
-                    ask(odd.url)
+                    ask(odd.url, ended, 5)
                 with MutatingLine(server.port, chance) as line:
                     line.share = 0.2
-                    ask(line.url)
+                    ask(line.url, ended, 5)
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory) // 1024
     cpu = time.process_time() - cpu
     print(f"{ended.total()} calls: {dict(ended)}; +{grown} MB, {cpu:.0f} s of CPU")

@@ -245,5 +245,6 @@ def test_replies_are_read_in_one_place() -> None:
     for path in (SRC / "_async").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                is_reader = node.func.id.startswith("read_") and node.func.id not in total
-                assert not is_reader, f"{path.name}:{node.lineno}: {node.func.id}"
+                name = node.func.id
+                is_reader = name.startswith("read_") and name not in total
+                assert not is_reader, f"{path.name}:{node.lineno}: {name}"

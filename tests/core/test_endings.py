@@ -263,11 +263,8 @@ def test_what_a_write_has_met(reply: Any, met: Met) -> None:
 def test_a_free_key_is_not_written_again_and_again(reply: Any) -> None:
     """The script names the clock of the server; what does not is no answer of it."""
     record = ClaimRecord(CLAIM, b"{}", 7000)
-    for write in (
-        RecordWrite("result", 0),
-        RecordWrite("result", 5),
-        RecordWrite("done", None, True),
-    ):
+    forced = RecordWrite("done", None, True)
+    for write in (RecordWrite("result", 0), RecordWrite("result", 5), forced):
         with pytest.raises(OddReply):
             read_write(write, record, record.value("result"), reply)
 

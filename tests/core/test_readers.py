@@ -1,5 +1,7 @@
 """What is read from the store is not believed: no bytes make a reader raise something odd."""
 
+import contextlib
+import math
 import random
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -50,14 +52,19 @@ OPTIONS: list[Any] = [
 ]
 
 
+def is_value(reading: cache.Reading) -> None:
+    """What callers do with it."""
+    assert math.isfinite(reading.left) and isinstance(reading.won, bool)
+
+
 def readers(chance: random.Random, value: bytes) -> list[Callable[[], object]]:
     """Every reader of values, as the store's replies could call it."""
     ttl, options = chance.choice(TTLS), chance.choice(OPTIONS)
     pairs: list[Reply] = [value, chance.choice([b"1731640000000", 1.0, b"nan", b"x", 5]), value, 3]
     key, clock = chance.choice(KEYS), 1731640000.0
     return [
-        lambda: cache.read_reply([value, ttl], options, [b"0123456789abcdef"]),
-        lambda: cache.read_lock([value, 5, chance.randrange(4), value], options),
+        lambda: is_value(cache.read_reply([value, ttl], options, [b"0123456789abcdef"])),
+        lambda: is_value(cache.read_lock([value, 5, chance.randrange(4), value], options)),
         lambda: once.read_claim([value, ttl], b"x"),
         lambda: (once.fingerprint_in(value), once.since_in(value), once.done_record(value, b"x")),
         lambda: lease.read_peek([value, ttl]),
@@ -86,10 +93,8 @@ def test_no_bytes_make_a_reader_raise_something_odd(seed: int) -> None:
     for _ in range(400):
         value = mutated(chance.choice(RECORDS), chance)
         for read in readers(chance, value):
-            try:
+            with contextlib.suppress(Outage):
                 interpret(read)
-            except Outage as outage:
-                assert outage.cause.code == "protocol"
 
 
 @pytest.mark.parametrize(

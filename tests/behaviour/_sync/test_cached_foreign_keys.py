@@ -83,7 +83,7 @@ def test_a_lease_that_was_taken_during_a_load_is_not_overwritten(server: Server)
 def test_a_lock_that_another_program_left_holds_nobody_up(
     valkey: Server, caplog: pytest.LogCaptureFixture, life: int | None
 ) -> None:
-    """A load's lock is renewed or ends; of this one nobody knows: after `lock_ttl`, our own load."""
+    """A load's lock ends or is renewed; this one may not be one: after `lock_ttl`, our own load."""
     events: list[Event] = []
     loader = Loader()
     valkey.client().set("lock:{menu:a}", b"1", ex=life)

@@ -104,7 +104,7 @@ def test_every_guard_for_http_exports_policy(name: str) -> None:
 
 def test_the_version_is_that_of_the_distribution() -> None:
     """`dibs.__version__` is what an installer says, and is defined without an installation."""
-    assert dibs.__version__ == importlib.metadata.version("dibs")
+    assert dibs.__version__ == importlib.metadata.version("pydibs")
 
 
 def test_names_that_are_not_there_are_an_attribute_error() -> None:

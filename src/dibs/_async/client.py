@@ -38,12 +38,14 @@ from .._core.options import (
     ClaimOptions,
     HoldKeywords,
     HoldOptions,
+    OnCancel,
     OutagePolicy,
     Remembered,
     Settings,
     TryHoldKeywords,
     UntypedClaimKeywords,
     checked_policy,
+    continues_when_cancelled,
     holding_of,
     is_disabled,
     takes,
@@ -70,6 +72,7 @@ from .within import AsyncWithin
 
 if TYPE_CHECKING:
     from .inspector import AsyncInspector
+    from .job_keys import AsyncJobKeys
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -458,6 +461,7 @@ class AsyncDibs(AsyncCaching):
         within: None = None,
         retry: int = 0,
         ignore: Iterable[str] = (),
+        on_cancel: OnCancel | None = None,
         **options: Unpack[ClaimKeywords],
     ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]: ...
 
@@ -471,6 +475,7 @@ class AsyncDibs(AsyncCaching):
         within: Callable[[], AbstractAsyncContextManager[None, Any]],
         retry: int = 0,
         ignore: Iterable[str] = (),
+        on_cancel: OnCancel | None = None,
         **options: Unpack[ClaimKeywords],
     ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]: ...
 
@@ -484,6 +489,7 @@ class AsyncDibs(AsyncCaching):
         within: Callable[[], AbstractAsyncContextManager[X, Any]],
         retry: int = 0,
         ignore: Iterable[str] = (),
+        on_cancel: OnCancel | None = None,
         **options: Unpack[ClaimKeywords],
     ) -> Callable[
         [Callable[Concatenate[X, P], Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]
@@ -499,6 +505,7 @@ class AsyncDibs(AsyncCaching):
         within: Callable[[], AbstractAsyncContextManager[Any, Any]] | None = None,
         retry: int = 0,
         ignore: Iterable[str] = (),
+        on_cancel: OnCancel | None = None,
         **options: Unpack[ClaimKeywords],
     ) -> Any:
         """Process each submission once: `@dibs.once("order:{user_id}:{cart_id}", window=10)`.
@@ -516,6 +523,9 @@ class AsyncDibs(AsyncCaching):
                 work.
             retry: How often the function is called again after a serialization failure or deadlock.
             ignore: Arguments that make no difference, where the template has no field.
+            on_cancel: What becomes of the function when its caller is cancelled: "continue" lets it
+                go on, and records its end; "stop" cancels it. None: "stop" with after="release",
+                else "continue". A thread cannot be cancelled.
 
         Raises:
             UsageError: An option is invalid, a field is missing, or the template has none with
@@ -526,6 +536,7 @@ class AsyncDibs(AsyncCaching):
         if within is None and retry:
             raise UsageError("retry= is for transactions: it needs within=")
         opener = None if within is None else AsyncWithin(within, retry, chosen)
+        goes_on = continues_when_cancelled(on_cancel, chosen.after)
 
         def decorate(
             function: Callable[..., Coroutine[Any, Any, Any]],
@@ -541,7 +552,7 @@ class AsyncDibs(AsyncCaching):
             namespace, holding = self._settings.namespace, self._holding(terms)
             return once(
                 function, self._leases, namespace, template, terms, holding, paths, duplicate,
-                self._new_claiming, opener,
+                self._new_claiming, opener, goes_on=goes_on,
             )  # fmt: skip
 
         return decorate
@@ -559,11 +570,23 @@ class AsyncDibs(AsyncCaching):
 
         return AsyncInspector(self._store, self._settings.namespace)
 
+    @functools.cached_property
+    def _job_keys(self) -> "AsyncJobKeys":
+        """For the integrations of job queues."""
+        from .job_keys import AsyncJobKeys
+
+        return AsyncJobKeys(self._leases, self._settings.namespace)
+
     # ---- the end
 
     async def aclose(self) -> None:
-        """Close the client; a second call does nothing. Leases that are still held expire."""
+        """Close the client; a second call does nothing. Leases that are still held expire.
+
+        Calls of `once` functions whose callers were cancelled are waited for, 10 s at most; then
+        they are cancelled.
+        """
         try:
+            await self._leases.calls.finish(_DRAIN)
             await self._leases.ends.finish()
         finally:
             self._store.is_closed = True
@@ -590,6 +613,10 @@ class AsyncDibs(AsyncCaching):
 
     def __repr__(self) -> str:
         return f"<{self.__class__.__name__} at {self._store!r}, {len(self._leases.table)} held>"
+
+
+_DRAIN = 10.0
+"""Seconds for which closing waits for calls whose callers were cancelled."""
 
 
 def _leader_options(settings: Settings, ttl: float, wait: float) -> HoldOptions:

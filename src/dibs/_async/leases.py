@@ -51,7 +51,7 @@ from .._core.once import (
 from .._core.request import REPEATED, ErrorReply, Reply, Request, together
 from .._events import EventSink
 from .._process import Identity
-from .._tasks import WorkQueue, deliver_behind, monotonic, sleep
+from .._tasks import ContinuedCalls, WorkQueue, deliver_behind, monotonic, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from .renewer import AsyncRenewer
 from .store import CLOSED, AsyncStore
@@ -78,6 +78,8 @@ class AsyncLeases:
         self.renewer = AsyncRenewer(store, events, self.lose, self.found)
         self.ends = WorkQueue()
         """Ends of claims whose transaction has ended after them."""
+        self.calls = ContinuedCalls()
+        """Calls of `once` functions whose callers may be cancelled."""
         self.table: dict[bytes, LeaseState] = {}
         """Key → the lease that this process has of it, or had until a moment ago."""
         self._identify()

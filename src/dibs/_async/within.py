@@ -46,7 +46,7 @@ from .._core.done import (
 )
 from .._core.keys import milliseconds
 from .._core.lease import HoldCall, LeaseState, secret_of
-from .._core.once import ExistingClaim, Replay, answer_duplicate, fingerprint_in
+from .._core.once import Replay, answer_recorded, fingerprint_in
 from .._core.options import ClaimOptions
 from .._databases import NotOurs, Transaction, django, transaction_of
 from .._tasks import KIND, current_task, maybe_await, monotonic, sleep
@@ -94,7 +94,7 @@ async def taken(transaction: Transaction, record: DoneRecord) -> RecordAnswer:
     try:
         answer = await run(transaction, take(transaction.dialect, record))
         if isinstance(answer, Ours) and transaction.dialect.file is not None:
-            _writers.set((*_writing(), (weakref.ref(transaction), weakref.ref(current_task()))))
+            _writers.set((*open_writers(), (weakref.ref(transaction), weakref.ref(current_task()))))
         return answer
     except Exception as error:
         failure = database_failure(error)
@@ -112,8 +112,8 @@ _writers: ContextVar[tuple[_Writer, ...]] = ContextVar("dibs_writers", default=(
 """Transactions with a record on databases that have one writer, and whose they are."""
 
 
-def _writing() -> tuple[_Writer, ...]:
-    """Those of this task, or thread, that go on."""
+def open_writers() -> tuple[_Writer, ...]:
+    """Those of this task, or thread, that are open."""
     here = current_task()
     return tuple(
         (each, owner)
@@ -126,7 +126,7 @@ async def _check_writers(transaction: Transaction) -> None:
     """UsageError: *transaction* would wait for one around it, which waits for its end."""
     if transaction.dialect.file is None or not _writers.get():
         return
-    for each, _ in _writing():
+    for each, _ in open_writers():
         around = each()
         if around is None or around.driver is transaction.driver:
             continue
@@ -230,10 +230,7 @@ class AsyncRecording:
         if recorded.fingerprint == seen:
             self._left = recorded.result or b"", milliseconds(recorded.left)
             self._state = "recorded"
-        existing = ExistingClaim(
-            "done", recorded.left, recorded.fingerprint.encode(), result=recorded.result or b""
-        )
-        answer = answer_duplicate(self.options, call, seen.encode(), existing, "table")
+        answer = answer_recorded(self.options, call, seen.encode(), recorded)
         if isinstance(answer, Replay):
             events.emit("replayed", call.name, source="table")
             return answer

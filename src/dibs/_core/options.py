@@ -15,6 +15,7 @@ OutagePolicy = Literal["open", "closed"]
 OnLate = Literal["ignore", "raise"]
 After = Literal["release", "hold", "replay"]
 OnError = Literal["release", "hold"]
+OnCancel = Literal["continue", "stop"]
 Work = Literal["submission", "job", "fire"]
 """What ends: only a submission counts as done whose lease was lost."""
 
@@ -229,6 +230,13 @@ class ClaimOptions:
         self.lease: Final = usual if lease is None else seconds(lease, "lease")
         self.wait: Final = patience(wait)
         self.on_outage: Final = None if on_outage is None else checked_policy(on_outage)
+
+
+def continues_when_cancelled(on_cancel: OnCancel | None, after: After) -> bool:
+    """Whether a call goes on when its caller is cancelled. UsageError: no such answer."""
+    if on_cancel not in (None, "continue", "stop"):
+        raise UsageError(f'on_cancel must be "continue" or "stop", not {on_cancel!r}')
+    return after != "release" if on_cancel is None else on_cancel == "continue"
 
 
 def holding_of(settings: Settings, claim: ClaimOptions) -> HoldOptions:

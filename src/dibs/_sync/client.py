@@ -39,12 +39,14 @@ from .._core.options import (
     ClaimOptions,
     HoldKeywords,
     HoldOptions,
+    OnCancel,
     OutagePolicy,
     Remembered,
     Settings,
     TryHoldKeywords,
     UntypedClaimKeywords,
     checked_policy,
+    continues_when_cancelled,
     holding_of,
     is_disabled,
     takes,
@@ -71,6 +73,7 @@ from .within import Within
 
 if TYPE_CHECKING:
     from .inspector import Inspector
+    from .job_keys import JobKeys
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -459,6 +462,7 @@ class Dibs(Caching):
         within: None = None,
         retry: int = 0,
         ignore: Iterable[str] = (),
+        on_cancel: OnCancel | None = None,
         **options: Unpack[ClaimKeywords],
     ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 
@@ -472,6 +476,7 @@ class Dibs(Caching):
         within: Callable[[], AbstractContextManager[None, Any]],
         retry: int = 0,
         ignore: Iterable[str] = (),
+        on_cancel: OnCancel | None = None,
         **options: Unpack[ClaimKeywords],
     ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 
@@ -485,6 +490,7 @@ class Dibs(Caching):
         within: Callable[[], AbstractContextManager[X, Any]],
         retry: int = 0,
         ignore: Iterable[str] = (),
+        on_cancel: OnCancel | None = None,
         **options: Unpack[ClaimKeywords],
     ) -> Callable[
         [Callable[Concatenate[X, P], T]], Callable[P, T]
@@ -500,6 +506,7 @@ class Dibs(Caching):
         within: Callable[[], AbstractContextManager[Any, Any]] | None = None,
         retry: int = 0,
         ignore: Iterable[str] = (),
+        on_cancel: OnCancel | None = None,
         **options: Unpack[ClaimKeywords],
     ) -> Any:
         """Process each submission once: `@dibs.once("order:{user_id}:{cart_id}", window=10)`.
@@ -517,6 +524,9 @@ class Dibs(Caching):
                 work.
             retry: How often the function is called again after a serialization failure or deadlock.
             ignore: Arguments that make no difference, where the template has no field.
+            on_cancel: What becomes of the function when its caller is cancelled: "continue" lets it
+                go on, and records its end; "stop" cancels it. None: "stop" with after="release",
+                else "continue". A thread cannot be cancelled.
 
         Raises:
             UsageError: An option is invalid, a field is missing, or the template has none with
@@ -527,6 +537,7 @@ class Dibs(Caching):
         if within is None and retry:
             raise UsageError("retry= is for transactions: it needs within=")
         opener = None if within is None else Within(within, retry, chosen)
+        goes_on = continues_when_cancelled(on_cancel, chosen.after)
 
         def decorate(
             function: Callable[..., Any],
@@ -542,7 +553,7 @@ class Dibs(Caching):
             namespace, holding = self._settings.namespace, self._holding(terms)
             return once(
                 function, self._leases, namespace, template, terms, holding, paths, duplicate,
-                self._new_claiming, opener,
+                self._new_claiming, opener, goes_on=goes_on,
             )  # fmt: skip
 
         return decorate
@@ -560,11 +571,23 @@ class Dibs(Caching):
 
         return Inspector(self._store, self._settings.namespace)
 
+    @functools.cached_property
+    def _job_keys(self) -> "JobKeys":
+        """For the integrations of job queues."""
+        from .job_keys import JobKeys
+
+        return JobKeys(self._leases, self._settings.namespace)
+
     # ---- the end
 
     def close(self) -> None:
-        """Close the client; a second call does nothing. Leases that are still held expire."""
+        """Close the client; a second call does nothing. Leases that are still held expire.
+
+        Calls of `once` functions whose callers were cancelled are waited for, 10 s at most; then
+        they are cancelled.
+        """
         try:
+            self._leases.calls.finish(_DRAIN)
             self._leases.ends.finish()
         finally:
             self._store.is_closed = True
@@ -591,6 +614,10 @@ class Dibs(Caching):
 
     def __repr__(self) -> str:
         return f"<{self.__class__.__name__} at {self._store!r}, {len(self._leases.table)} held>"
+
+
+_DRAIN = 10.0
+"""Seconds for which closing waits for calls whose callers were cancelled."""
 
 
 def _leader_options(settings: Settings, ttl: float, wait: float) -> HoldOptions:

@@ -52,7 +52,7 @@ from .._core.once import (
 from .._core.request import REPEATED, ErrorReply, Reply, Request, together
 from .._events import EventSink
 from .._process import Identity
-from .._threads import WorkQueue, deliver_behind, monotonic, sleep
+from .._threads import ContinuedCalls, WorkQueue, deliver_behind, monotonic, sleep
 from ..errors import DibsError, Unavailable, UsageError
 from .renewer import Renewer
 from .store import CLOSED, Store
@@ -79,6 +79,8 @@ class Leases:
         self.renewer = Renewer(store, events, self.lose, self.found)
         self.ends = WorkQueue()
         """Ends of claims whose transaction has ended after them."""
+        self.calls = ContinuedCalls()
+        """Calls of `once` functions whose callers may be cancelled."""
         self.table: dict[bytes, LeaseState] = {}
         """Key → the lease that this process has of it, or had until a moment ago."""
         self._identify()

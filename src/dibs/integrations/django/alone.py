@@ -29,6 +29,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 
 from ... import Busy, Dibs, Lease, LeaseLost, Unavailable, UsageError
+from ..._interface import Signal, start_thread
 from . import make_dibs
 
 __all__ = ["Alone"]
@@ -183,27 +184,27 @@ class _Interrupting:
         self._lease = lease
         self._grace = command.alone_grace
         self._ends_process = getattr(command, "_called_from_command_line", False)
-        self._over = threading.Event()
+        self._over = Signal()
         self._is_sent = self._is_raised = False
         self._before: Any = None
-        self._thread = threading.Thread(target=self._watch, name="dibs alone", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> None:
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGINT, self._handle)
-            self._thread.start()
+            self._thread = start_thread(self._watch, "dibs alone")
 
     def __exit__(self, *_: object) -> None:
-        if not self._thread.is_alive() and not self._is_sent:
+        if self._thread is None:
             return
-        self._end()
+        self._end(self._thread)
         signal.signal(signal.SIGINT, self._before)
 
-    def _end(self) -> None:
+    def _end(self, thread: threading.Thread) -> None:
         while True:
             try:
                 self._over.set()
-                self._thread.join()  # it sends nothing from now on
+                thread.join()  # it sends nothing from now on
                 time.sleep(0)  # what it has sent arrives here at the latest
             except _Interrupt:
                 continue

@@ -25,7 +25,6 @@ extensions = [
     "myst_parser",
     "tools.docsite.pairs",
     "tools.docsite.wrapping",
-    "tools.docsite.drawing",
     "tools.docsite.keywords",
 ]
 templates_path = ["_templates"]

@@ -55,7 +55,7 @@ def test_both_ends_of_redis_are_tested() -> None:
 
 
 def test_extras_are_for_the_library_only() -> None:
-    """What an application needs is a dependency group: a bot is not installed with `dibs[…]`."""
+    """What an application needs is a dependency group: a bot is not installed with `pydibs[…]`."""
     integrations = {path.stem for path in (ROOT / "src/dibs/integrations").glob("[a-z]*")}
     assert set(EXTRAS) <= integrations | {"cli", "embedded", "msgspec", "orjson"}
     assert {"menu", "orders", "weamind", "playground"} <= set(SETTINGS["dependency-groups"])

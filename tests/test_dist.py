@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -11,6 +12,7 @@ import pytest
 
 from tools.dist.checks import sdist_problems, wheel_problems
 from tools.dist.projects import (
+    ROOT,
     Project,
     copy_for_release,
     projects,
@@ -46,10 +48,40 @@ def test_the_wheel_is_the_library(built: tuple[Project, Path, Path]) -> None:
     """No applications, no tests, no suite for other products."""
     project, wheel, _ = built
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.partition("/")[0].partition("-")[0] for name in names} == {
-        project.name.replace("-", "_")
-    }
-    assert not [name for name in names if "torture" in name and project.name == "dibs"]
+    folders = {name.partition("/")[0] for name in names}
+    packages = {Path(package).name for package in project.packages}
+    assert {each for each in folders if not each.endswith(".dist-info")} == packages
+    assert not [name for name in names if "torture" in name and project.name == "pydibs"]
+
+
+def test_a_wheel_is_installed_by_its_name_and_imported_by_that_of_its_package(
+    built: tuple[Project, Path, Path], tmp_path: Path
+) -> None:
+    """`pip install pydibs`, then `import dibs`: the name on PyPI is not that of the package."""
+    project, wheel, _ = built
+    folder = tmp_path / "installed"
+    uv = shutil.which("uv") or str(ROOT / ".tools/bin/uv")
+    options = ["--quiet", "--no-index", "--no-deps", "--find-links", str(wheel.parent)]
+    subprocess.run(
+        [uv, "pip", "install", *options, "--target", str(folder), project.name], check=True
+    )
+    [package] = [Path(each).name for each in project.packages]
+    program = f"""
+import sys
+sys.path.insert(0, {str(folder)!r})
+import importlib.metadata, {package}
+assert {package}.__file__.startswith({str(folder)!r}), {package}.__file__
+assert importlib.metadata.distribution({project.name!r}).read_text("METADATA")
+"""
+    subprocess.run([sys.executable, "-I", "-c", program], check=True, cwd=tmp_path)
+
+
+def test_old_readers_of_metadata_understand_ours(built: tuple[Project, Path, Path]) -> None:
+    """The `packaging` of 2024 knows versions up to 2.4, and refuses newer ones."""
+    _, wheel, _ = built
+    with zipfile.ZipFile(wheel) as archive:
+        [about] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        assert archive.read(about).startswith(b"Metadata-Version: 2.4\n")
 
 
 def test_what_is_wrong_with_a_wheel_is_found(

@@ -1,23 +1,23 @@
-"""Imports go one way, also those for type checkers; docs/internals/modules.md shows them."""
+"""Imports go one way, also those for type checkers."""
 
 from pathlib import Path
 
 import pytest
 
-from tools import draw_imports
-from tools.draw_imports import INTERFACES, LAYERS, MAY_IMPORT, PUBLIC, Imports
+from tools import import_rules
+from tools.import_rules import INTERFACES, LAYERS, MAY_IMPORT, PUBLIC, Imports
 
 ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
 def imports() -> Imports:
-    return draw_imports.read_imports(ROOT)
+    return import_rules.read_imports(ROOT)
 
 
 def test_every_import_goes_down_and_no_modules_import_each_other(imports: Imports) -> None:
     """Library, integrations, `testing` and applications. Exceptions are named, and exact."""
-    assert draw_imports.problems(imports) == []
+    assert import_rules.problems(imports) == []
 
 
 def test_what_may_be_imported_lies_below() -> None:
@@ -36,11 +36,6 @@ def test_above_the_public_api_only_declared_interfaces_are_used(package: str) ->
     """The core, the transport and the clients can change without a look at what uses them."""
     private = MAY_IMPORT[package] - PUBLIC - {"dibs.testing"}
     assert private <= INTERFACES
-
-
-def test_the_drawing_shows_the_imports_as_they_are() -> None:
-    """`make drawing` must be run after every new module or import."""
-    assert draw_imports.is_fresh(ROOT), "make drawing"
 
 
 @pytest.mark.parametrize("part", ["dibs._core", "dibs.integrations", "dibs.testing", "apps.orders"])
@@ -65,20 +60,20 @@ def test_imports_for_type_checkers_and_inside_functions_count(tmp_path: Path) ->
         "if typing.TYPE_CHECKING:\n    from dibs._core.e import name\n"
         "def function():\n    from .. import _core\n    from .._core import f\n"
     )
-    found = draw_imports.read_imports(tmp_path)["dibs._core.a"]
+    found = import_rules.read_imports(tmp_path)["dibs._core.a"]
     assert found == {"dibs._core", *(f"dibs._core.{name}" for name in "bcdef")}
 
 
 def test_an_upward_import_is_a_problem() -> None:
     """It is named, unless it is a known exception. An exception that is not needed is a problem."""
     imports = {"dibs._core.keys": {"dibs._async.client"}, "dibs._async.client": set[str]()}
-    assert draw_imports.problems(imports, {}, []) == [
+    assert import_rules.problems(imports, {}, []) == [
         "dibs._core.keys may not import dibs._async.client"
     ]
     exceptions = {"dibs._core.keys": {"dibs._async.client"}}
-    assert draw_imports.problems(imports, exceptions, []) == []
+    assert import_rules.problems(imports, exceptions, []) == []
     imports["dibs._core.keys"].clear()
-    assert draw_imports.problems(imports, exceptions, []) == [
+    assert import_rules.problems(imports, exceptions, []) == [
         "dibs._core.keys no longer imports dibs._async.client"
     ]
 
@@ -87,24 +82,15 @@ def test_a_cycle_is_a_problem() -> None:
     """Also a long one; and a known cycle has to be exactly as it is known."""
     a, b, c = (f"dibs._core.{name}" for name in "abc")
     imports = {a: {b}, b: {c}, c: {a}}
-    assert draw_imports.problems(imports, {}, []) == [f"they import each other: {a}, {b}, {c}"]
-    assert draw_imports.problems(imports, {}, [{a, b, c}]) == []
+    assert import_rules.problems(imports, {}, []) == [f"they import each other: {a}, {b}, {c}"]
+    assert import_rules.problems(imports, {}, [{a, b, c}]) == []
     imports[c] = set()
-    assert draw_imports.problems(imports, {}, [{a, b, c}]) == [
+    assert import_rules.problems(imports, {}, [{a, b, c}]) == [
         f"they are no longer that cycle: {a}, {b}, {c}"
     ]
 
 
 def test_a_module_without_a_layer_is_a_problem() -> None:
     """A new package has to be given its place."""
-    [problem] = draw_imports.problems({"dibs._new": set()}, {}, [])
+    [problem] = import_rules.problems({"dibs._new": set()}, {}, [])
     assert problem.startswith("dibs._new belongs to no layer")
-
-
-def test_a_line_of_the_drawing_imports_only_from_lines_below() -> None:
-    """Modules of a cycle share a line."""
-    core = [f"dibs._core.{name}" for name in "abcd"]
-    a, b, c, d = core
-    lines = draw_imports.drawing({a: {b}, b: {c}, c: {b, d}, d: set()}).splitlines()
-    start = lines.index("dibs._core")
-    assert [line.split() for line in lines[start + 1 : start + 4]] == [["a"], ["b", "c"], ["d"]]

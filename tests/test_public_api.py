@@ -26,7 +26,7 @@ def test_the_reference_lists_every_integration() -> None:
     """The table of imports has a row for the package and one for each integration."""
     folder = Path(dibs.__file__).parent / "integrations"
     modules = {f"dibs.integrations.{path.stem}" for path in folder.glob("[a-z]*.py")}
-    modules |= {"dibs.integrations.django", "dibs.integrations.django.alone"}
+    modules |= {"dibs.integrations.django"}
     others = {"dibs", "dibs.claims", "dibs.console", "dibs.events", "dibs.testing"}
     assert set(IMPORTS) == modules | others
 
@@ -104,7 +104,7 @@ def test_every_guard_for_http_exports_policy(name: str) -> None:
 
 def test_the_version_is_that_of_the_distribution() -> None:
     """`dibs.__version__` is what an installer says, and is defined without an installation."""
-    assert dibs.__version__ == importlib.metadata.version("dibs")
+    assert dibs.__version__ == importlib.metadata.version("pydibs")
 
 
 def test_names_that_are_not_there_are_an_attribute_error() -> None:

@@ -74,11 +74,11 @@ def publish(uv: str, url: str) -> None:
 def installation_problems(uv: str, url: str, wheel: Path) -> list[str]:
     """What is wrong with a distribution that was installed from the registry at *url*."""
     name, version = wheel.name.split("-")[:2]
-    wanted = f"dibs[embedded]=={version}" if name == "dibs" else f"{name}=={version}"
+    wanted = f"pydibs[embedded]=={version}" if name == "pydibs" else f"{name}=={version}"
     with Environment(uv) as environment:
         environment.add(wanted, index=f"{url}/simple/")
-        program = f"import {name}\n" + "\n".join(_EXAMPLE.findall(description(wheel)))
-        said = environment.run(program if name == "dibs" else f"import {name}")
+        examples = "\n".join(_EXAMPLE.findall(description(wheel)))
+        said = environment.run(examples if name == "pydibs" else f"import {name}")
     print(f"installed {wanted} from the registry: {'FAILED' if said else 'works'}", flush=True)
     return [f"{wanted}: {said}"] if said else []
 

@@ -13,11 +13,16 @@ from ._system import gethostname, getpid, monotonic, urandom
 from .events import Listener
 
 
+def process_name() -> str:
+    """Return the host name and id of this process, as a holder is shown."""
+    return f"{gethostname()}:{getpid()}"
+
+
 class Identity:
     """A process, or rather one client in it. A forked child makes another one."""
 
     def __init__(self) -> None:
-        self.holder = f"{gethostname()}:{getpid()}"
+        self.holder = process_name()
         """Host name and process id, for people."""
         self._prefix = urandom(9).hex().encode()
         self.waiter = b"%b@%b" % (self._prefix[:12], self.holder.encode())
@@ -150,6 +155,8 @@ def alive(holder: str | None) -> Literal["running", "stopped", "ended", "unknown
     """Whether the process of *holder* exists, as far as this machine can tell."""
     host, _, pid = (holder or "").rpartition(":")
     if host != gethostname() or not (pid.isdecimal() and 0 < int(pid) < 2**31):
+        return "unknown"
+    if os.name != "posix":  # on Windows, signal 0 is Ctrl-C
         return "unknown"
     try:
         os.kill(int(pid), 0)

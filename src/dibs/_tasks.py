@@ -10,7 +10,8 @@ import threading
 import traceback
 import weakref
 from collections.abc import Callable, Coroutine, Generator
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
+from time import sleep as sleep_in_thread
 from typing import Any, ClassVar, TypeVar
 
 import redis.asyncio as redis
@@ -18,6 +19,8 @@ import redis.asyncio as redis
 from ._core.cache import refuse_cycle
 from ._core.causes import cause_for
 from ._core.keys import function_error
+from ._locks import Signal as ThreadSignal
+from ._locks import start_thread
 from ._system import monotonic
 from ._transport.gathering import ends_task, running_loop, start_task
 from ._transport.gathering import gather_tasks as gather
@@ -31,6 +34,7 @@ __all__ = [
     "BackgroundTasks",
     "Body",
     "Coalescer",
+    "ContinuedCalls",
     "Deadlines",
     "Flight",
     "Guard",
@@ -46,6 +50,7 @@ __all__ = [
     "ends_task",
     "gather",
     "gather_until",
+    "hand_over",
     "is_cancellation",
     "mark_coroutine",
     "maybe_await",
@@ -162,10 +167,8 @@ class LoopWatch:
         _watches.add(self)
         thread = LoopWatch._thread
         if LoopWatch.is_enabled and (thread is None or not thread.is_alive()):
-            thread = threading.Thread(target=_watch_loops, name="dibs loop watch", daemon=True)
-            LoopWatch._thread = thread
             with contextlib.suppress(RuntimeError):  # no thread to be had: nothing is reported
-                thread.start()
+                LoopWatch._thread = start_thread(_watch_loops, "dibs loop watch")
 
     def end(self) -> None:
         """Stop: nothing is left to renew."""
@@ -192,7 +195,7 @@ class LoopWatch:
         It waits in slices: a process that was stopped, with this thread in it, loses only one of
         them.
         """
-        answer = threading.Event()
+        answer = ThreadSignal()
         try:
             assert self._loop is not None
             self._loop.call_soon_threadsafe(answer.set)
@@ -211,9 +214,8 @@ _BLOCKED = (
 
 
 def _watch_loops() -> None:
-    pause = threading.Event()
     while _watches:
-        pause.wait(_LOOK_EVERY)
+        sleep_in_thread(_LOOK_EVERY)
         try:
             for watch in list(_watches):
                 watch.look()
@@ -249,10 +251,14 @@ class Deadlines:
             self._set(deadline)
 
 
+_LOST = "a lease of dibs was lost"
+"""Why a body is cancelled. Then also the calls in it stop that would go on."""
+
+
 class Body:
     """The task inside a `with` block: it is cancelled when its lease is lost."""
 
-    __slots__ = ("_before", "_cancelled", "_task", "is_stopped")
+    __slots__ = ("_before", "_cancelled", "_has_moved", "_task", "is_stopped")
 
     def __init__(self) -> None:
         task = asyncio.current_task()
@@ -262,13 +268,19 @@ class Body:
         self._cancelled: asyncio.CancelledError | None = None
         self.is_stopped = False
         """We have stopped it, so that it must `leave`."""
+        self._has_moved = False
+        """The task that entered it had ended: the body learns of the loss when it leaves."""
 
     def stop(self) -> None:
         """Cancel the body now."""
         task = None if self._task is None else self._task()
-        if task is not None and not self.is_stopped and not task.get_loop().is_closed():
-            self.is_stopped = True
-            task.cancel()
+        if self.is_stopped or (task is not None and task.get_loop().is_closed()):
+            return
+        self.is_stopped = True
+        if task is None or task.done():  # an exit stack was handed to another task
+            self._has_moved = True
+        else:
+            task.cancel(_LOST)
 
     async def leave(self, error: BaseException | None) -> bool:
         """The body has ended, by *error*. True: our cancellation ended it, or should have.
@@ -276,6 +288,8 @@ class Body:
         False also if another caller cancels the task as well: that cancellation goes first.
         Where it has arrived here, `resume` raises it again.
         """
+        if self._has_moved:
+            return not isinstance(error, asyncio.CancelledError)
         task = None if self._task is None else self._task()
         if not self.is_stopped or task is None:
             return False
@@ -394,6 +408,106 @@ def _see_error(task: "asyncio.Task[Any]") -> None:
         task.exception()
 
 
+class ContinuedCalls:
+    """Calls that go on when their callers are cancelled, each in a separate task."""
+
+    def __init__(self) -> None:
+        self._left: set[asyncio.Task[Any]] = set()
+        """Those that go on without their callers."""
+
+    async def run(
+        self,
+        work: Callable[[Callable[[], None]], Coroutine[Any, Any, Any]],
+        failed: Callable[[BaseException | None], None],
+    ) -> Any:
+        """What *work* returns or raises.
+
+        It is called with what it calls when it must not be stopped any more: before that a caller
+        that is cancelled stops it. *failed*: called with the error of work whose caller has left;
+        None: it was cancelled later.
+        """
+        call, context = _ContinuedCall(), copy_context()
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(call.run(work), name="dibs once", context=context)
+        task.add_done_callback(call.wake)  # also where it is cancelled before it starts
+        while not task.done():
+            call.waiter = loop.create_future()
+            try:
+                await call.waiter
+            except asyncio.CancelledError as error:
+                if call.has_begun and error.args[:1] != (_LOST,):
+                    self._leave(task, failed)
+                    raise
+                task.cancel(*error.args)
+        _adopt(context)
+        return task.result()
+
+    def _leave(
+        self, task: "asyncio.Task[Any]", failed: Callable[[BaseException | None], None]
+    ) -> None:
+        def ended(_: "asyncio.Task[Any]") -> None:
+            self._left.discard(task)
+            error = None if task.cancelled() else task.exception()
+            if task.cancelled() or error is not None:
+                failed(error)
+
+        self._left.add(task)
+        task.add_done_callback(ended)
+
+    async def finish(self, seconds: float) -> None:
+        """Wait until those have ended whose callers have left; after *seconds* they are cancelled.
+
+        What was started in another event loop is not waited for, nor the one that waits.
+        """
+        loop, here = asyncio.get_running_loop(), asyncio.current_task()
+        tasks = [task for task in self._left if task is not here and task.get_loop() is loop]
+        if not tasks:
+            return
+        try:
+            await asyncio.wait(tasks, timeout=seconds)
+        finally:
+            tasks = [task for task in tasks if not task.done()]
+            for task in tasks:
+                task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_LAST_STEPS)
+
+
+class _ContinuedCall:
+    """What a call and its caller share."""
+
+    __slots__ = ("has_begun", "waiter")
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        self.waiter: asyncio.Future[None] | None = None
+
+    async def run(self, work: Callable[[Callable[[], None]], Coroutine[Any, Any, Any]]) -> Any:
+        try:
+            return await work(self._begin)
+        finally:  # the task is done when the caller is resumed: one turn of the loop is saved
+            self.wake()
+
+    def wake(self, _: object = None) -> None:
+        """Resume the caller."""
+        if self.waiter is not None:
+            _finish(self.waiter)
+
+    def _begin(self) -> None:
+        self.has_begun = True
+
+
+_LAST_STEPS = 1.0
+"""Seconds that a call has to end after it was cancelled."""
+
+
+def _adopt(context: Context) -> None:
+    """Set the context variables of this task to what a call has left in *context*."""
+    for variable, value in context.items():
+        if variable.get(None) is not value:
+            variable.set(value)
+
+
 class BackgroundTasks:
     """Work in the background, all of it ended by `stop`."""
 
@@ -437,6 +551,12 @@ class WorkQueue(BackgroundTasks):
         """Wait until it is done. What was started in another event loop is not waited for."""
         if self._tasks and not self.is_orphaned:
             await asyncio.wait(self._tasks)
+
+
+def hand_over(loop: Any, queue: WorkQueue, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    """Have *work* done in *loop*, from anywhere. Nothing, if the loop was closed."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(queue.add, work)
 
 
 _AGAIN: Any = object()

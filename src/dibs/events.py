@@ -227,7 +227,8 @@ class Event:
     lasted: float | None = None
     """recovered: seconds the outage lasted."""
     took: float | None = None
-    """loaded, degraded: seconds that the load took. finished, failed: that the function ran."""
+    """loaded, degraded: seconds that the load took. finished, failed: that a scheduled function
+    ran."""
     delay: float | None = None
     """fired: seconds after its scheduled time."""
     count: int | None = None

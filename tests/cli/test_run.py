@@ -1,18 +1,20 @@
 """`dibs run`: a program runs while this process holds a key, as with `flock`, on many machines.
 
 Where `flock` and `consul lock` document a behaviour, it is the same, but for three things. A
-process that the command leaves behind does not keep the key (with `flock` it does). The exit code
+process that the command leaves behind is ended (with `flock` it keeps the key). The exit code
 is that of the command (with `consul lock` only on request, and then 2). A signal ends one that
 waits for the key (`consul lock` goes on waiting).
 """
 
 import os
 import pty
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from socket import gethostname
 
 import pytest
 
@@ -57,6 +59,7 @@ def is_running(pid: int) -> bool:
 
 SLEEPING = ("--", "sh", "-c", "echo $$; exec sleep 60")
 """Prints its process id."""
+ENDING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 STUBBORN = ("--", "sh", "-c", "trap '' TERM; echo $$; while :; do sleep 0.1; done")
 
 
@@ -104,11 +107,9 @@ def test_of_fifty_that_wait_one_runs_at_a_time(start: Start, tmp_path: Path) -> 
     assert [(line_of(each), each.wait()) for each in processes] == [("ran", 0)] * 50
 
 
-def test_a_process_that_the_command_leaves_behind_does_not_keep_the_key(
-    start: Start, valkey: Server
-) -> None:
-    """Nor does `dibs run` wait for it: it ends with the command."""
-    process = start("--", "sh", "-c", "sleep 60 >&- 2>&- & echo $!; exit 4")
+def test_a_process_that_is_to_be_left_does_not_keep_the_key(start: Start, valkey: Server) -> None:
+    """With --leave: nor does `dibs run` wait for it, it ends with the command."""
+    process = start("--leave", "--", "sh", "-c", "sleep 60 >&- 2>&- & echo $!; exit 4")
     pid = int(line_of(process))
     try:
         assert (process.wait(), valkey.keys(), is_running(pid)) == (4, [], True)
@@ -116,9 +117,89 @@ def test_a_process_that_the_command_leaves_behind_does_not_keep_the_key(
         os.kill(pid, signal.SIGKILL)
 
 
-# ---- signals
+# ---- what the command has started
 
-ENDING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+CHILD = "sh -c 'echo $$; exec sleep 60 >&- 2>&-'"
+ORPHAN = f"(setsid {CHILD} &)"
+STUBBORN_CHILD = """sh -c 'trap "" TERM; echo $$; while :; do sleep 0.1; done' 2>&-"""
+
+
+@pytest.mark.only_on("linux")
+@pytest.mark.parametrize(
+    "child",
+    [f"{CHILD} &", f"{ORPHAN};", f"{STUBBORN_CHILD} &"],
+    ids=["child", "orphan", "stubborn"],
+)
+def test_what_the_command_leaves_behind_ends_before_the_key_is_free(
+    start: Start, valkey: Server, child: str
+) -> None:
+    """SIGTERM, and after --grace SIGKILL; the exit code is that of the command."""
+    process = start("--grace", "0.3", "--", "sh", "-c", f"{child} read line; exit 4",
+                    stdin=subprocess.PIPE)  # fmt: skip
+    pid = int(line_of(process))
+    process.communicate("\n")
+    assert (process.returncode, valkey.keys(), is_running(pid)) == (4, [], False)
+
+
+@pytest.mark.only_on("linux")
+@pytest.mark.parametrize("child", [CHILD, STUBBORN_CHILD, f"{ORPHAN}; sleep 60"],
+                         ids=["child", "stubborn", "orphan"])  # fmt: skip
+def test_what_a_script_has_started_ends_with_the_lease(
+    start: Start, valkey: Server, child: str
+) -> None:
+    """A shell that waits for its last command but one does not pass on what ends it."""
+    process = start("--ttl", "1", "--grace", "0.3", "--", "sh", "-c", f"{child}; true")
+    pid = int(line_of(process))
+    valkey.client().delete("nightly")
+    assert (process.wait(), is_running(pid)) == (70, False)
+
+
+@pytest.mark.only_on("linux")
+@pytest.mark.parametrize("number", ENDING)
+def test_what_a_script_has_started_ends_with_a_signal(
+    start: Start, valkey: Server, number: signal.Signals
+) -> None:
+    """The shell dies of it, its foreground command would go on; the next machine would overlap."""
+    process = start("--grace", "5", "--", "sh", "-c", f"{CHILD}; true")
+    pid = int(line_of(process))
+    process.send_signal(number)
+    assert (process.wait(), is_running(pid), valkey.keys()) == (128 + number, False, [])
+
+
+@pytest.mark.only_on("linux")
+def test_what_a_script_has_started_dies_with_dibs_run(start: Start) -> None:
+    """Killed -9: nobody renews the lease, so nothing may continue under it."""
+    process = start("--", "sh", "-c", f"{ORPHAN}; {CHILD}; true")
+    pids = [int(line_of(process)) for _ in range(2)]
+    assert all(is_running(pid) for pid in pids)
+    process.kill()
+    eventually(lambda: not any(is_running(pid) for pid in pids))
+
+
+@pytest.mark.only_on("linux")
+def test_no_zombie_stays_while_the_command_runs(start: Start) -> None:
+    """As the first process of a container it would have to take the orphans of its command."""
+    script = "for i in 1 2 3; do (sh -c 'echo $$' &) ; done; read line"
+    process = start("--", "sh", "-c", script, stdin=subprocess.PIPE)
+    pids = [int(line_of(process)) for _ in range(3)]
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    process.communicate("\n")
+    assert process.returncode == 0
+
+
+@pytest.mark.only_on("linux")
+def test_a_shared_embedded_server_is_not_part_of_the_tree(start: Start, tmp_path: Path) -> None:
+    """`dibs run` may have started it; other programs use it, too."""
+    url = f"embedded://{tmp_path}"
+    process = start("--", "sh", "-c", "echo begun; read line", url=url, stdin=subprocess.PIPE)
+    assert line_of(process) == "begun"
+    with Dibs(url) as dibs:
+        assert dibs.peek("nightly") is not None
+        process.communicate("\n")
+        assert process.returncode == 0 and dibs.peek("nightly") is None
+
+
+# ---- signals
 
 
 @pytest.mark.parametrize("number", [*ENDING, signal.SIGUSR1])
@@ -350,7 +431,8 @@ def test_once_is_not_again_after_a_success(valkey: Server) -> None:
     words = ("run", "nightly", "--once", "20h", "--")
     assert run_child(valkey.url, *words, "echo", "ran").out == "ran\n"
     done = run_child(valkey.url, *words, "echo", "ran")
-    assert (done.code, done.out) == (0, "") and "was done" in done.err
+    by = rf"was done by {re.escape(gethostname())}:\d+ at 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ;"
+    assert (done.code, done.out) == (0, "") and re.search(by, done.err)
     assert 71_000_000 < valkey.client().pttl("nightly") <= 72_000_000
 
 

@@ -8,7 +8,7 @@ import pytest
 from dibs import Dibs
 from dibs.integrations.asgi import DibsMiddleware
 from dibs.integrations.fastapi import Policy, install
-from tools.docsite import docstrings, drawing, navigation, signatures, sources
+from tools.docsite import docstrings, navigation, signatures, sources
 
 
 @pytest.mark.parametrize(
@@ -133,17 +133,3 @@ def test_types_are_short() -> None:
     """Without modules; a time is called Seconds."""
     assert signatures.short_type("float | datetime.timedelta | None") == "Seconds | None"
     assert signatures.short_type("Literal['open', 'closed']") == '"open" | "closed"'
-
-
-def test_a_diagram_is_read() -> None:
-    """Layers, boxes and arrows; what only places boxes is left out."""
-    drawn = drawing.read(
-        'flowchart TD\n  subgraph a_b["a b"]\n    x["x<br/>2 modules"]\n  end\n'
-        '  x -->|3| y\n  x ~~~ y\n  y -- "said" --> x\n  y -. "dots" .-> x\n'
-    )
-    assert drawn.layers == {"a b": ["x"]}
-    assert [(arrow.start, arrow.end, arrow.text) for arrow in drawn.arrows] == [
-        ("x", "y", "3"),
-        ("y", "x", "said"),
-        ("y", "x", "dots"),
-    ]

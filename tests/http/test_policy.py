@@ -85,9 +85,9 @@ def test_the_first_policy_that_fits_is_the_one() -> None:
 def test_the_fields_of_a_route_are_told_from_a_path() -> None:
     """As text, by name; another path has none; `at` is the same policy elsewhere."""
     policy = Policy("PUT /orders/{order}/lines/{line}", window=1)
-    assert policy.path_fields("/orders/17/lines/2") == {"order": "17", "line": "2"}
-    assert policy.path_fields("/orders/17") == {}
-    assert policy.at("PUT /x/{y}").path_fields("/x/1") == {"y": "1"}
+    assert policy.path_fields("PUT", "/orders/17/lines/2") == {"order": "17", "line": "2"}
+    assert policy.path_fields("PUT", "/orders/17") == {}
+    assert policy.at("PUT /x/{y}").path_fields("PUT", "/x/1") == {"y": "1"}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs._http.policy import Policy
+from dibs import UsageError
+from dibs._http.policy import Policy, outcome_of
 from dibs._http.responses import RESPONSE_CODEC, Recording, Response, storable
 
 
@@ -88,10 +89,13 @@ def test_what_belongs_to_one_person_or_connection_is_not_kept() -> None:
     assert [name for name, _ in found] == [name.lower() for name in kept]
 
 
-LINES = st.text(st.characters(exclude_characters="\r\n\0"), max_size=10)
+NAMES = st.from_regex(r"[a-z][a-z0-9!#$&'*+.^_`|~-]{0,9}", fullmatch=True).filter(
+    lambda name: bool(storable([(name, "")]))
+)
+VALUES = st.from_regex(r"[\t -~\x80-\xff]{0,10}", fullmatch=True)
 
 
-@given(st.integers(100, 599), st.lists(st.tuples(LINES, LINES), max_size=3), st.binary())
+@given(st.integers(200, 599), st.lists(st.tuples(NAMES, VALUES), max_size=3), st.binary())
 def test_a_kept_answer_comes_back_as_it_was(status: int, headers: Any, body: bytes) -> None:
     """For any headers and any body."""
     kept = Response(status, tuple(headers), body)
@@ -102,8 +106,51 @@ def test_a_kept_answer_comes_back_as_it_was(status: int, headers: Any, body: byt
 def test_a_header_that_would_break_its_line_is_not_given_again(bad: str) -> None:
     """A program that can write to the store cannot inject headers."""
     for line in (("x-a", bad), (bad, "v")):
-        with pytest.raises(ValueError, match="a line break"):
+        with pytest.raises(ValueError, match="cannot be sent"):
             RESPONSE_CODEC.decode(RESPONSE_CODEC.encode(Response(200, (line,), b"")))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "[99999,[]]", "[100,[]]", "[-1,[]]", "[true,[]]", '["201",[]]', "[201.0,[]]", "7", "[]",
+        '[201,[["set-cookie","admin=1"]]]', '[201,[["Set-Cookie","a"]]]', '[201,[[1,"a"]]]',
+        '[201,[["transfer-encoding","chunked"]]]', '[201,[["content-length","99"]]]',
+        '[201,[["a","\\u6f22"]]]', '[201,[["a",1]]]', '[201,[["a","b","c"]]]',
+        '[201,[["x-csrf-token","t"]]]', '[201,[["a b","c"]]]', "[" * 3000,
+    ],
+)  # fmt: skip
+def test_what_is_read_is_what_could_have_been_written(head: str) -> None:
+    """A record that was changed in the store is no response: nothing of it is sent."""
+    with pytest.raises((ValueError, TypeError, RecursionError)):
+        RESPONSE_CODEC.decode(head.encode() + b"\nbody")
+
+
+@pytest.mark.parametrize("status", [206, 304])
+def test_an_answer_to_the_conditions_of_one_request_is_not_stored(status: int) -> None:
+    """That it was done is: a retry without If-None-Match would get nothing, or a part."""
+    recording = Recording(100)
+    recording.begin(status, [("content-type", "text/plain")])
+    recording.add(b"a part")
+    assert recording.response is None
+    assert outcome_of(Policy(window=1, after="replay"), recording) == "returned"
+
+
+@pytest.mark.parametrize("status", [406, 412, 416, 417, 428])
+def test_conditions_that_failed_are_not_final(status: int) -> None:
+    """The client asks again with others."""
+    assert Policy(window=1, after="replay").outcome(status) == "released"
+    assert Policy(window=1, after="replay", store=(status,)).outcome(status) == "returned"
+
+
+def test_headers_of_a_session_are_not_kept() -> None:
+    """Known ones, and those that the policy names, in any case."""
+    policy = Policy(window=1, not_replayed=("X-Desk", "x-seat"))
+    names = ("X-CSRF-Token", "X-Auth-Token", "Refresh-Token", "x-desk", "X-SEAT", "X-Total")
+    kept = policy.stored(Response(200, storable([(name, "v") for name in names]), b""))
+    assert kept.headers == (("x-total", "v"),)
+    with pytest.raises(UsageError, match="not_replayed"):
+        Policy(window=1, not_replayed=("a b",))
 
 
 @pytest.mark.parametrize("status", [404, 405, 413, 415])

@@ -9,17 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dibs._http.bodies import BodyHash
-from dibs._http.policy import Policy
+from dibs._http.policy import GuardOptions, Policy
 from dibs._http.problems import refusal_response
 from dibs._http.submission import (
     InvalidRequest,
     RequestFacts,
+    RequestHeaders,
     Submission,
     split_key_lines,
     submission_of,
 )
 
-from .submitted import FORM, JSON, SECRET, facts, key
+from .submitted import FORM, JSON, SITE, facts, key
 
 # ---- the key, without one of the client's
 
@@ -55,8 +56,10 @@ def test_parts_do_not_run_into_each_other() -> None:
 def test_a_key_holds_nothing_of_the_request() -> None:
     """32 hex digits, keyed: another secret, other digits, so users cannot be guessed."""
     seen = facts(b'{"mail":"a@b.c"}', user="U4711")
-    first = submission_of(Policy(window=1), seen, [], b"one")
-    other = submission_of(Policy(window=1), seen, [], b"two")
+    first, other = [
+        submission_of(Policy(window=1), seen, [], GuardOptions(secret=secret))
+        for secret in (b"one", b"two")
+    ]
     assert isinstance(first, Submission) and isinstance(other, Submission)
     assert first.key != other.key and first.payload is None
     assert len(first.key) == 32 and set(first.key) <= set("0123456789abcdef")
@@ -167,16 +170,16 @@ def test_no_request_makes_the_engine_fail(
 ) -> None:  # fmt: skip
     """For any bytes and headers: a key or a refusal, the same for the same, no exception."""
     seen = RequestFacts(
-        method=method, route="r", path=path, query=query, headers={"content-type": kind},
-        body=body, user=user,
+        method=method, route="r", path=path, query=query, body=body, user=user,
+        headers=RequestHeaders({"content-type": kind}),
     )  # fmt: skip
     if is_long:
         hashing = BodyHash(kind)
         hashing.add(body)
         seen = seen._replace(body=b"", long=hashing.result())
     policy = Policy(window=1, key=use, by=tuple(by))
-    found = submission_of(policy, seen, lines, SECRET)
-    assert found == submission_of(policy, seen, lines, SECRET)
+    found = submission_of(policy, seen, lines, SITE)
+    assert found == submission_of(policy, seen, lines, SITE)
     if isinstance(found, InvalidRequest):
         assert refusal_response(policy, found, by_client=True).status == 400
     assert isinstance(split_key_lines(lines), list)

@@ -106,23 +106,27 @@ class Shop:
         body: bytes = b"{}",
         *,
         headers: dict[str, str] | None = None,
+        again: dict[str, str] | None = None,
         client: str = "10.0.0.1",
         cuts: int = 0,
         root: str = "",
         length: int | None = None,
     ) -> Reply:
-        """*cuts*: into pieces of that size. *root*: where the server has put the application.
-        *length*: what Content-Length says, if it is not true.
+        """*again*: second lines of headers. *cuts*: into pieces of that size. *root*: where the
+        server has put the application. *length*: what Content-Length says, if it is not true.
         """
         named = {"content-type": "application/json", "host": "shop", **(headers or {})}
         named["content-length"] = str(len(body) if length is None else length)
         if self.name in OF_WSGI:
+            for name, value in (again or {}).items():  # as servers do
+                named[name] = f"{named[name]},{value}" if name in named else value
             call = functools.partial(_called_by_wsgi, self.app, path, body, named, client, root)
             return await asyncio.to_thread(call)
         pieces = [body[n : n + cuts] for n in range(0, len(body), cuts)] if cuts else [body]
         if length is not None:
             pieces.append(b"")
-        call = Call(self.app, f"POST {root}{path}", headers=named, body=pieces, client=client,
+        lines = [*named.items(), *(again or {}).items()]
+        call = Call(self.app, f"POST {root}{path}", headers=lines, body=pieces, client=client,
                     root_path=root)  # fmt: skip
         if length is not None:
             call._inbox.pop()  # the rest never comes

@@ -370,7 +370,8 @@ def _source_of(function: Any) -> str:
     [("opentelemetry", "opentelemetry", "opentelemetry"), ("structlog", "structlog", "structlog"),
      ("sentry", "sentry_sdk", "sentry"), ("prometheus", "prometheus_client", "prometheus"),
      ("fastapi", "fastapi", "fastapi"), ("starlette", "starlette", "starlette"),
-     ("flask", "flask", "flask"), ("django", "django", "django"), ("celery", "celery", "celery"),
+     ("flask", "flask", "flask"), ("django", "django", "django"), ("drf", "django", "drf"),
+     ("celery", "celery", "celery"),
      ("rq", "rq", "rq"), ("dramatiq", "dramatiq", "dramatiq"), ("taskiq", "taskiq", "taskiq"),
      ("arq", "arq", "arq"), ("sqlalchemy", "sqlalchemy", "sqlalchemy")],
 )  # fmt: skip
@@ -381,8 +382,9 @@ def test_a_package_that_is_missing_is_named_with_its_extra(
     for module in [name for name in sys.modules if name.split(".")[0] == package]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, f"dibs.integrations.{integration}", raising=False)
-    with pytest.raises(ModuleNotFoundError, match=rf'pip install "dibs\[{extra}\]"'):
+    for module in [name for name in sys.modules if name.startswith("dibs.integrations.")]:
+        monkeypatch.delitem(sys.modules, module)
+    with pytest.raises(ModuleNotFoundError, match=rf'pip install "pydibs\[{extra}\]"'):
         __import__(f"dibs.integrations.{integration}")
 
 

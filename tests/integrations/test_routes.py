@@ -7,7 +7,7 @@ import pytest
 from dibs.testing import Server
 
 from . import Call
-from .edges import MIDDLEWARES, opened
+from .edges import MIDDLEWARES, OF_WSGI, opened
 from .every_edge import KEYED, REPLAY, every_edge
 
 pytestmark = pytest.mark.usefixtures("nothing_stays_open")
@@ -130,3 +130,29 @@ async def test_a_method_counts_in_any_case_under_asgi(valkey: Server, method: st
     async with opened("asgi", valkey, after="hold") as shop:
         calls = [await Call(shop.app, f"{method} /orders").run() for _ in range(2)]
     assert [call.status for call in calls] == [201, 429]
+
+
+# ---- one place in several spellings
+
+
+@pytest.mark.parametrize("edge", ["asgi", "wsgi"])
+async def test_a_second_spelling_of_a_path_is_guarded(valkey: Server, edge: str) -> None:
+    """Some routers ignore slashes before the first one, and a line feed after the last word: what
+    reaches the endpoint must not pass its guard.
+    """
+    async with opened(edge, valkey, route="POST /orders", **REPLAY) as shop:
+        assert (await shop.post("/orders", headers=KEYED)).status == 201
+        assert (await shop.post("//orders", headers=KEYED)).is_replay
+        assert (await shop.post("///orders")).status == 400, "it has no key"
+        line_feed = "/orders%0A" if edge in OF_WSGI else "/orders\n"
+        for path in (line_feed, f"/{line_feed}"):
+            reply = await shop.post(path, headers=KEYED)
+            assert (reply.status, reply.json["type"]) == (400, "urn:dibs:ambiguous"), path
+        assert len(shop.runs) == 1
+
+
+async def test_an_exemption_holds_for_a_second_spelling(valkey: Server) -> None:
+    """And the first policy that matches is the same one."""
+    async with opened("asgi", valkey, route="* /*", exempt=("POST /hooks/*",), **REPLAY) as shop:
+        assert [(await shop.post("//hooks/a")).status for _ in range(2)] == [201, 201]
+        assert (await shop.post("//orders")).status == 400

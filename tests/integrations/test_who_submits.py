@@ -10,10 +10,15 @@ from dibs.integrations._async import claims as async_claims
 from dibs.integrations._sync import claims as sync_claims
 from dibs.testing import Server
 
-from .edges import opened
+from .edges import OF_WSGI, opened
 from .every_edge import KEYED, REPLAY, every_edge
 
 pytestmark = pytest.mark.usefixtures("nothing_stays_open")
+
+
+def _forget_warnings() -> None:
+    async_claims._warn_once.cache_clear()
+    sync_claims._warn_once.cache_clear()
 
 
 # ---- who it is
@@ -49,6 +54,112 @@ async def test_the_application_names_its_session_cookie(valkey: Server, edge: st
             assert len(shop.runs) == number
 
 
+TOSSED = [
+    "sid=mine; sid=yours", "sid=yours; sid=mine", "sid=yours; x=1 sid=mine", "sid=; sid=yours",
+    'sid=yours; q="; sid=mine; z="', "sid=a b", 'sid="', "sid=\u00e9",
+]  # fmt: skip
+
+
+@every_edge
+@pytest.mark.parametrize("cookie", TOSSED)
+async def test_a_session_that_comes_twice_is_nobodys(
+    valkey: Server, edge: str, cookie: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A page on another subdomain can add a cookie. The application would take one of them and the
+    guard perhaps the other, and who added it would get the response.
+    """
+    _forget_warnings()
+    site = {"session_cookie": "sid"}
+    async with opened(edge, valkey, site=site, **REPLAY) as shop:
+        reply = await shop.post(headers={**KEYED, "cookie": cookie})
+        assert (reply.status, reply.json["type"]) == (400, "urn:dibs:ambiguous")
+        assert not (await shop.post(headers={**KEYED, "cookie": "sid=mine"})).is_replay
+        assert len(shop.runs) == 1
+    assert "__Host-" in caplog.text and "yours" not in caplog.text
+
+
+@every_edge
+async def test_one_session_in_several_spellings_is_one(valkey: Server, edge: str) -> None:
+    """As Python's own parser reads it."""
+    site = {"session_cookie": "sid"}
+    cookies = (
+        "sid=a1",
+        'sid="a1"',
+        "theme=dark; sid=a1",
+        r'sid="\1411"',
+        "sid=a1; sid=a1",
+        "sid= a1",
+    )
+    async with opened(edge, valkey, site=site, **REPLAY) as shop:
+        for number, cookie in enumerate(cookies):
+            reply = await shop.post(headers={**KEYED, "cookie": cookie})
+            assert reply.is_replay is (number > 0), cookie
+        assert len(shop.runs) == 1
+
+
+@every_edge
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [
+        ("authorization", "Bearer a", "Bearer b"),
+        ("host", "a.example", "b.example"),
+        ("content-type", "application/json", "text/plain"),
+    ],
+)
+async def test_what_says_who_or_where_comes_once(
+    valkey: Server, edge: str, name: str, first: str, second: str
+) -> None:
+    """Some take the first line, some the last: one tenant would get the response of another."""
+    async with opened(edge, valkey, site={"per_host": True}, **REPLAY) as shop:
+        reply = await shop.post(headers={**KEYED, name: first}, again={name: second})
+        assert reply.status == 400 and shop.runs == []
+
+
+@every_edge
+async def test_a_header_that_is_selected_comes_once(valkey: Server, edge: str) -> None:
+    """Once for each tenant: a second line does not make another tenant. Where the server or the
+    framework joins the lines, the guard sees what the application sees.
+    """
+    is_joined = edge in OF_WSGI or "django" in edge
+    async with opened(edge, valkey, after="hold", by=["header.X-Tenant"]) as shop:
+        assert (await shop.post(headers={"x-tenant": "a"})).status == 201
+        reply = await shop.post(headers={"x-tenant": "b"}, again={"x-tenant": "a"})
+        assert reply.status == (201 if is_joined else 400)
+
+
+@every_edge
+async def test_one_login_in_several_spellings_is_one(valkey: Server, edge: str) -> None:
+    """The scheme in any case, and spaces around the credential."""
+    async with opened(edge, valkey, **REPLAY) as shop:
+        for number, login in enumerate(("Bearer a", "bearer a", "Bearer  a", "BEARER a ")):
+            reply = await shop.post(headers={**KEYED, "authorization": login})
+            assert reply.is_replay is (number > 0), login
+        assert len(shop.runs) == 1
+
+
+@every_edge
+async def test_a_login_by_cookies_asks_for_a_name(
+    valkey: Server, edge: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever sends the same key and payload gets the stored response: a warning says so, once for
+    a route; not for cookies of a tracker, and not if the session is named.
+    """
+    _forget_warnings()
+    async with opened(edge, valkey, **REPLAY) as shop:
+        for cookie in ("_ga=GA1.2; csrftoken=a", "theme=dark", ""):
+            await shop.post(headers={**KEYED, "cookie": cookie})
+        assert caplog.messages == []
+        for cookie in ("sessionid=s3cret", "PHPSESSID=s3cret", "a=b; auth_token=s3cret"):
+            await shop.post(headers={**KEYED, "cookie": cookie})
+    [warning] = caplog.messages
+    assert "session_cookie=" in warning and "s3cret" not in warning and "POST" in warning
+    caplog.clear()
+    _forget_warnings()
+    async with opened(edge, valkey, site={"session_cookie": "sid"}, **REPLAY) as shop:
+        await shop.post(headers={**KEYED, "cookie": "sid=a"})
+    assert caplog.messages == []
+
+
 @every_edge
 async def test_a_key_with_another_payload_gets_nobodys_answer(valkey: Server, edge: str) -> None:
     """Where nothing tells who it is, the key and its payload are all there is to go by."""
@@ -72,8 +183,7 @@ async def test_a_login_that_is_signed_for_each_request_does_not_decide(
     """Such schemes send another Authorization header with every request. A warning asks for
     `user=`, once for a route, and without the header.
     """
-    async_claims._warn_of_login.cache_clear()
-    sync_claims._warn_of_login.cache_clear()
+    _forget_warnings()
     async with opened(edge, valkey, **REPLAY) as shop:
         for number, scheme in enumerate([*SIGNED, "s3cret"]):
             for attempt in range(2):

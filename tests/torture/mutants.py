@@ -6,7 +6,7 @@ import contextlib
 import json
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -18,7 +18,7 @@ from dibs import AsyncDibs
 from dibs._async import leases, renewer
 from dibs._core import once
 from dibs._http import policy, problems, responses, submission
-from dibs._http.submission import RequestFacts
+from dibs._http.submission import RequestFacts, RequestHeaders, Submitter
 from dibs.integrations import asgi
 from dibs.integrations.asgi import DibsMiddleware, Policy
 from dibs.testing import Server
@@ -62,7 +62,7 @@ def facts(change: Callable[[RequestFacts], RequestFacts]) -> Alteration:
         patch.setattr(
             asgi,
             "submission_of",
-            lambda policy, facts, keys, secret: true(policy, change(facts), keys, secret),
+            lambda policy, facts, keys, site: true(policy, change(facts), keys, site),
         )
 
     return alter
@@ -72,19 +72,42 @@ def _as_json(seen: RequestFacts) -> RequestFacts:
     if seen.media_type != "application/x-www-form-urlencoded":
         return seen
     pairs = [list(pair) for pair in parse_qsl(seen.body.decode())]
-    return seen._replace(
-        body=json.dumps(pairs).encode(), headers={"content-type": "application/json"}
-    )
+    headers = RequestHeaders({"content-type": "application/json"})
+    return seen._replace(body=json.dumps(pairs).encode(), headers=headers)
 
 
 def _without_files(seen: RequestFacts) -> RequestFacts:
     if seen.media_type != "multipart/form-data":
         return seen
-    return seen._replace(body=seen.body.partition(b"filename")[0], headers={})
+    return seen._replace(body=seen.body.partition(b"filename")[0], headers=RequestHeaders())
 
 
-def _with_cookies(seen: RequestFacts) -> RequestFacts:
-    return seen._replace(user=f"{seen.user} {seen.headers.get('cookie')}")
+def submitters(change: Callable[[Submitter, dict[str, str]], Submitter]) -> Alteration:
+    """The guard takes somebody else for who submits. *change* gets the headers, too."""
+
+    def alter(patch: pytest.MonkeyPatch) -> None:
+        true = submission.identify
+
+        def changed(user: object, headers: Any, *rest: Any, **more: Any) -> Any:
+            found = true(user, headers, *rest, **more)
+            return change(found, headers) if isinstance(found, Submitter) else found
+
+        patch.setattr(submission, "identify", changed)
+
+    return alter
+
+
+def _with_cookies(found: Submitter, headers: dict[str, str]) -> Submitter:
+    return found._replace(user=f"{found.user} {headers.get('cookie')}")
+
+
+def _without_service(patch: pytest.MonkeyPatch) -> None:
+    true = asgi.submission_of
+    patch.setattr(
+        asgi,
+        "submission_of",
+        lambda policy, facts, keys, site: true(policy, facts, keys, replace(site, service="")),
+    )
 
 
 def _cuts_count(patch: pytest.MonkeyPatch) -> None:
@@ -204,7 +227,7 @@ MUTANTS: dict[str, Mutant] = {
     "case_ignored": Mutant(
         "tokens are compared without case",
         {"other_user_by_case"},
-        facts(lambda seen: seen._replace(user=seen.user and seen.user.lower())),
+        submitters(lambda found, _: found._replace(user=found.user and found.user.lower())),
     ),
     "any_scheme": Mutant(
         "a new signature is another user",
@@ -274,7 +297,7 @@ MUTANTS: dict[str, Mutant] = {
     "shared_by_all_users": Mutant(
         "all users have one space of keys",
         {"other_user", "other_user_while_running", "other_user_by_case"},
-        facts(lambda seen: seen._replace(user=None, client=None)),
+        submitters(lambda found, _: Submitter(None, None)),
     ),
     "path_ignored": Mutant(
         "a key counts on every path",
@@ -319,7 +342,7 @@ MUTANTS: dict[str, Mutant] = {
         _more_headers,
     ),
     "cookies_are_users": Mutant(
-        "another cookie is another user", {"cookies_change"}, facts(_with_cookies)
+        "another cookie is another user", {"cookies_change"}, submitters(_with_cookies)
     ),
     "files_ignored": Mutant(
         "files are no part of a form",
@@ -342,7 +365,7 @@ MUTANTS: dict[str, Mutant] = {
     "service_ignored": Mutant(
         "two applications on one store share keys",
         {"another_service"},
-        facts(lambda seen: seen._replace(service="")),
+        _without_service,
     ),
     "not_found_kept": Mutant(
         "a 404 is a result",
@@ -357,7 +380,7 @@ MUTANTS: dict[str, Mutant] = {
     "unknown_is_somebody": Mutant(
         "all who are not known are one",
         {"unknown_client"},
-        facts(lambda seen: seen._replace(user=seen.user or "anybody", client=None)),
+        submitters(lambda found, _: Submitter(found.user or "anybody", None)),
         policy={"key": "optional"},
         adapter={"required": False, "keyless": "guard"},
     ),

@@ -40,7 +40,7 @@ def test_the_command_says_no_and_why(capsys: pytest.CaptureFixture[str]) -> None
 def test_the_command_knows_our_own(capsys: pytest.CaptureFixture[str]) -> None:
     """`dibs` is a name that the command knows; it starts a server for it."""
     assert main(["dibs", "--case", "missing_key", "--within", "20"]) == 0
-    assert f"dibs {version('dibs')}" in capsys.readouterr().out
+    assert f"dibs {version('pydibs')}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

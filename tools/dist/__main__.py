@@ -16,9 +16,8 @@ from dibs.testing import Server
 from . import checks
 from .environments import Environment, requirement_sets
 from .pages import rendering_problems
-from .projects import ROOT, Project, copy_for_release, projects
+from .projects import DIST, ROOT, Project, copy_for_release, files_of, projects, release_tag
 
-DIST = ROOT / "dist"
 _URL = re.compile(r"https://[\w.-]+(/[\w.-]+)+")
 
 
@@ -51,43 +50,28 @@ def _parser() -> argparse.ArgumentParser:
 def _built(project: Project, uv: str, url: str) -> list[str]:
     """Build a wheel from an sdist from a clean copy, and check both."""
     with tempfile.TemporaryDirectory() as folder:
-        tag = f"v{_version(project)}"
-        copy_for_release(project, Path(folder), url=url, tag=tag)
+        copy_for_release(project, Path(folder), url=url, tag=release_tag(project))
         command = [uv, "build", "--quiet", "--no-build-isolation", "--python", sys.executable]
         subprocess.run([*command, "--out-dir", str(DIST), folder], check=True)
-    wheel, sdist = _files(project)
+    wheel, sdist = files_of(project)
     print(f"built {wheel.name} ({wheel.stat().st_size} bytes), {sdist.name} ({sdist.stat().st_size} bytes)")
     found = checks.wheel_problems(project, wheel, published=bool(url))
     return [*found, *checks.sdist_problems(project, sdist)]
 
 
-def _version(project: Project) -> str:
-    written = project.settings["project"].get("version")
-    if written:
-        return written
-    place = project.settings["tool"]["hatch"]["version"]["path"]
-    text = (project.folder / place).read_text("utf-8")
-    return re.findall(r'^__version__ = "(.+)"$', text, re.MULTILINE)[0]
-
-
-def _files(project: Project) -> tuple[Path, Path]:
-    stem = f"{project.name.replace('-', '_')}-{_version(project)}"
-    return DIST / f"{stem}-py3-none-any.whl", DIST / f"{stem}.tar.gz"
-
-
 def _described() -> list[str]:
     """What a registry would say about the metadata and the descriptions."""
-    files = [str(path) for project in projects() for path in _files(project)]
+    files = [str(path) for project in projects() for path in files_of(project)]
     command = [sys.executable, "-m", "twine", "check", "--strict", *files]
     done = subprocess.run(command, capture_output=True, text=True)
     problems = [] if done.returncode == 0 else [done.stdout + done.stderr]
-    return problems + [each for p in projects() for each in rendering_problems(_files(p)[0])]
+    return problems + [each for p in projects() for each in rendering_problems(files_of(p)[0])]
 
 
 def _tried(project: Project, uv: str, server: Server) -> list[str]:
     """Install the wheel into clean environments, and run the smoke test in each."""
     problems: list[str] = []
-    wheel = _files(project)[0].as_uri()
+    wheel = files_of(project)[0].as_uri()
     for extra, resolution, requirements in requirement_sets(project):
         label = f"{project.name}[{extra}]" if extra else project.name
         client: Any = server.client()

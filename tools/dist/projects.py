@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
+DIST = ROOT / "dist"
 _LINK = re.compile(r"(!?\[[^\]]*\])\(([^)\s]+)\)")
 _FENCED = re.compile(r"(^```.*?^```$|<!--.*?-->)", re.MULTILINE | re.DOTALL)
 _PAGES = {
@@ -51,6 +52,27 @@ class Project(NamedTuple):
         own = "" if self.folder == ROOT else "packages/"
         names = listed.split("\0")[:-1]
         return [n for n in names if own or not n.startswith("packages/")]
+
+
+def version_of(project: Project) -> str:
+    """Read the version of a project, from its pyproject.toml or the module that it names."""
+    written = project.settings["project"].get("version")
+    if written:
+        return written
+    place = project.settings["tool"]["hatch"]["version"]["path"]
+    return re.findall(r'^__version__ = "(.+)"$', _read(project.folder / place), re.MULTILINE)[0]
+
+
+def release_tag(project: Project) -> str:
+    """Return the tag that publishes a project: `v1.2.0` the library, `NAME-v1.2.0` another."""
+    prefix = "" if project.folder == ROOT else f"{project.name}-"
+    return f"{prefix}v{version_of(project)}"
+
+
+def files_of(project: Project) -> tuple[Path, Path]:
+    """Return where the wheel and the sdist of a project are built."""
+    stem = f"{project.name.replace('-', '_')}-{version_of(project)}"
+    return DIST / f"{stem}-py3-none-any.whl", DIST / f"{stem}.tar.gz"
 
 
 def projects() -> list[Project]:

@@ -432,7 +432,7 @@ def torture(target: str) -> None:
 
 if __name__ == "__main__":
     name, extra, server, *found = sys.argv[1:]
-    if name == "dibs":
+    if name == "pydibs":
         EXTRAS[extra](server)
     elif name == "dibs-torture" and extra:
         torture(extra)

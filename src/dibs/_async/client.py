@@ -9,6 +9,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
+    Literal,
     NoReturn,
     ParamSpec,
     TypeVar,
@@ -38,12 +39,14 @@ from .._core.options import (
     ClaimOptions,
     HoldKeywords,
     HoldOptions,
+    OnCancel,
     OutagePolicy,
     Remembered,
     Settings,
     TryHoldKeywords,
     UntypedClaimKeywords,
     checked_policy,
+    continues_when_cancelled,
     holding_of,
     is_disabled,
     takes,
@@ -51,6 +54,7 @@ from .._core.options import (
 from .._core.schedule import ScheduleKeywords, ScheduleOptions
 from .._core.shapes import returned_type
 from .._core.throttle import ThrottleKeywords, ThrottleOptions, Throttling
+from .._core.unit import current, use
 from .._events import EventSink
 from .._forks import reopen_after_fork
 from .._tasks import check_function, monotonic, must_await
@@ -66,10 +70,12 @@ from .scheduled import AsyncScheduledFunction, AsyncScheduler, register
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, AsyncStore
 from .throttle import ThrottleCall, throttle, throttled
+from .unit import after_commit, check_until, take
 from .within import AsyncWithin
 
 if TYPE_CHECKING:
     from .inspector import AsyncInspector
+    from .job_keys import AsyncJobKeys
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -142,19 +148,23 @@ class AsyncDibs(AsyncCaching):
         *,
         name: str | None = None,
         token: str | None = None,
+        until: Any = None,
         **options: Unpack[HoldKeywords],
     ) -> AsyncHold:
-        """Hold *key* during the `async with` block.
+        """Hold *key* during the `async with` block; inside a transaction, until after its commit.
 
         Args:
             key: The key, without the namespace.
             name: What events and errors call the key, because a key may contain personal data.
                 Default: its first word.
             token: Continue the lease that another process detached; never acquire a new one.
+            until: A session or connection with a transaction that dibs has not been told of: the
+                key is held until that has ended. "block": to the end of the block, whatever
+                transaction is around it. None: as long as the transaction of `within`.
 
         Raises:
             Busy: Another holder has the key.
-            LeaseLost: The lease of *token* has ended.
+            LeaseLost: The lease of *token* has ended, or was lost inside a transaction.
             Unavailable: Redis is unavailable and the policy is "closed".
             UsageError: An option is invalid.
         """
@@ -165,9 +175,11 @@ class AsyncDibs(AsyncCaching):
         if name is None and self._events.wants_holds:
             name = public_name(key)  # once for all events
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
-        if token is not None:
-            return self._new_hold(self._leases, call, secret=secret_in("hold", token))
-        return self._new_hold(self._leases, call)
+        if token is None and until is None:
+            return self._new_hold(self._leases, call)
+        check_until(until)
+        secret = None if token is None else secret_in("hold", token)
+        return self._new_hold(self._leases, call, secret=secret, until=until)
 
     @takes(TryHoldKeywords, HoldOptions)
     def try_hold(
@@ -191,7 +203,8 @@ class AsyncDibs(AsyncCaching):
     async def _try_hold(self, key: str, name: str | None, chosen: HoldOptions) -> AsyncLease | None:
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
         since = monotonic()
-        outcome = await self._leases.take(call)
+        leases = self._leases
+        outcome = await (take(leases, call, current()) if use.has_begun else leases.take(call))
         if self._events.wants_holds:
             self._events.taken(call, outcome, since)
         return None if isinstance(outcome, Holding) else AsyncLease(self._leases, outcome)
@@ -216,6 +229,7 @@ class AsyncDibs(AsyncCaching):
         template: str,
         *,
         busy: OnBusy | None = None,
+        until: Literal["block"] | None = None,
         **options: Unpack[HoldKeywords],
     ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
         """One call at a time for each key: `@dibs.exclusive("sync:{account.id}", ttl=30)`.
@@ -224,11 +238,14 @@ class AsyncDibs(AsyncCaching):
             template: The key, with fields for the arguments of the call.
             busy: Called in place of the function, with the Busy that would be raised and, by name,
                 the arguments of the call that it takes. Its result is returned.
+            until: "block": to the end of the call, whatever transaction is around it.
 
         Raises:
             UsageError: An option is invalid, or the function lacks a field.
         """
         chosen = self._exclusive_options(options)
+        if until not in (None, "block"):
+            raise UsageError('until must be "block", or None: pass a session to hold')
 
         def decorate(
             function: Callable[P, Coroutine[Any, Any, T]],
@@ -236,10 +253,23 @@ class AsyncDibs(AsyncCaching):
             check_function(function)
             namespace = self._settings.namespace
             return exclusive(
-                function, self._leases, namespace, template, chosen, busy, self._new_hold
+                function, self._leases, namespace, template, chosen, busy, self._new_hold, until
             )
 
         return decorate
+
+    async def after_commit(
+        self, function: Callable[[], Coroutine[Any, Any, object] | object]
+    ) -> None:
+        """Have *function* called after the commit of the transaction around this call.
+
+        Functions are called in order, before the leases of the transaction are released. What one
+        raises is logged. After a rollback none is called.
+
+        Raises:
+            UsageError: No transaction is open that says when it commits.
+        """
+        await after_commit(self._leases, function)
 
     # ---- throttle
 
@@ -458,6 +488,7 @@ class AsyncDibs(AsyncCaching):
         within: None = None,
         retry: int = 0,
         ignore: Iterable[str] = (),
+        on_cancel: OnCancel | None = None,
         **options: Unpack[ClaimKeywords],
     ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]: ...
 
@@ -471,6 +502,7 @@ class AsyncDibs(AsyncCaching):
         within: Callable[[], AbstractAsyncContextManager[None, Any]],
         retry: int = 0,
         ignore: Iterable[str] = (),
+        on_cancel: OnCancel | None = None,
         **options: Unpack[ClaimKeywords],
     ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]: ...
 
@@ -484,6 +516,7 @@ class AsyncDibs(AsyncCaching):
         within: Callable[[], AbstractAsyncContextManager[X, Any]],
         retry: int = 0,
         ignore: Iterable[str] = (),
+        on_cancel: OnCancel | None = None,
         **options: Unpack[ClaimKeywords],
     ) -> Callable[
         [Callable[Concatenate[X, P], Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]
@@ -499,6 +532,7 @@ class AsyncDibs(AsyncCaching):
         within: Callable[[], AbstractAsyncContextManager[Any, Any]] | None = None,
         retry: int = 0,
         ignore: Iterable[str] = (),
+        on_cancel: OnCancel | None = None,
         **options: Unpack[ClaimKeywords],
     ) -> Any:
         """Process each submission once: `@dibs.once("order:{user_id}:{cart_id}", window=10)`.
@@ -516,6 +550,9 @@ class AsyncDibs(AsyncCaching):
                 work.
             retry: How often the function is called again after a serialization failure or deadlock.
             ignore: Arguments that make no difference, where the template has no field.
+            on_cancel: What becomes of the function when its caller is cancelled: "continue" lets it
+                go on, and records its end; "stop" cancels it. None: "stop" with after="release",
+                else "continue". A thread cannot be cancelled.
 
         Raises:
             UsageError: An option is invalid, a field is missing, or the template has none with
@@ -526,6 +563,7 @@ class AsyncDibs(AsyncCaching):
         if within is None and retry:
             raise UsageError("retry= is for transactions: it needs within=")
         opener = None if within is None else AsyncWithin(within, retry, chosen)
+        goes_on = continues_when_cancelled(on_cancel, chosen.after)
 
         def decorate(
             function: Callable[..., Coroutine[Any, Any, Any]],
@@ -541,7 +579,7 @@ class AsyncDibs(AsyncCaching):
             namespace, holding = self._settings.namespace, self._holding(terms)
             return once(
                 function, self._leases, namespace, template, terms, holding, paths, duplicate,
-                self._new_claiming, opener,
+                self._new_claiming, opener, goes_on=goes_on,
             )  # fmt: skip
 
         return decorate
@@ -559,11 +597,24 @@ class AsyncDibs(AsyncCaching):
 
         return AsyncInspector(self._store, self._settings.namespace)
 
+    @functools.cached_property
+    def _job_keys(self) -> "AsyncJobKeys":
+        """For the integrations of job queues."""
+        from .job_keys import AsyncJobKeys
+
+        return AsyncJobKeys(self._leases, self._settings.namespace)
+
     # ---- the end
 
     async def aclose(self) -> None:
-        """Close the client; a second call does nothing. Leases that are still held expire."""
+        """Close the client; a second call does nothing. Leases that are still held expire.
+
+        Calls of `once` functions whose callers were cancelled are waited for, 10 s at most; then
+        they are cancelled.
+        """
         try:
+            await self._leases.calls.finish(_DRAIN)
+            await self._leases.following.stop()
             await self._leases.ends.finish()
         finally:
             self._store.is_closed = True
@@ -590,6 +641,10 @@ class AsyncDibs(AsyncCaching):
 
     def __repr__(self) -> str:
         return f"<{self.__class__.__name__} at {self._store!r}, {len(self._leases.table)} held>"
+
+
+_DRAIN = 10.0
+"""Seconds for which closing waits for calls whose callers were cancelled."""
 
 
 def _leader_options(settings: Settings, ttl: float, wait: float) -> HoldOptions:

@@ -15,6 +15,7 @@ OutagePolicy = Literal["open", "closed"]
 OnLate = Literal["ignore", "raise"]
 After = Literal["release", "hold", "replay"]
 OnError = Literal["release", "hold"]
+OnCancel = Literal["continue", "stop"]
 Work = Literal["submission", "job", "fire"]
 """What ends: only a submission counts as done whose lease was lost."""
 
@@ -89,8 +90,9 @@ class HoldKeywords(TryHoldKeywords, total=False):
     """Renew the lease. An async body whose lease is lost is cancelled, LeaseLost raised."""
     max_hold: Seconds | None
     """With *renew*: for how long at most."""
-    on_late: OnLate
-    """"raise" raises LeaseLost if the body ends well, but after its lease was lost."""
+    on_late: OnLate | None
+    """"raise" raises LeaseLost if the body ends well, but after its lease was lost; "ignore" does
+    not. None: "raise" inside a transaction, before its commit; else "ignore"."""
 
 
 class HoldOptions:
@@ -107,7 +109,7 @@ class HoldOptions:
         limit: int | None = None,
         at_least: Seconds = 0,
         fence: bool = False,
-        on_late: OnLate = "ignore",
+        on_late: OnLate | None = None,
         on_outage: OutagePolicy | None = None,
     ) -> None:
         self.ttl: Final = seconds(ttl, "ttl")
@@ -126,9 +128,9 @@ class HoldOptions:
         """A key is taken by SET; else by a script."""
         self.on_outage: Final = settings.policy(on_outage)
         self.at_least: Final = _at_least(at_least, self.ttl) if at_least else 0.0
-        if on_late not in ("ignore", "raise"):  # callers without a type checker
+        if on_late not in ("ignore", "raise", None):  # callers without a type checker
             raise UsageError(f'on_late must be "ignore" or "raise", not {on_late!r}')
-        self.on_late: Final[OnLate] = on_late
+        self.on_late: Final[OnLate | None] = on_late
 
 
 def _limit(limit: object) -> int:
@@ -229,6 +231,13 @@ class ClaimOptions:
         self.lease: Final = usual if lease is None else seconds(lease, "lease")
         self.wait: Final = patience(wait)
         self.on_outage: Final = None if on_outage is None else checked_policy(on_outage)
+
+
+def continues_when_cancelled(on_cancel: OnCancel | None, after: After) -> bool:
+    """Whether a call goes on when its caller is cancelled. UsageError: no such answer."""
+    if on_cancel not in (None, "continue", "stop"):
+        raise UsageError(f'on_cancel must be "continue" or "stop", not {on_cancel!r}')
+    return after != "release" if on_cancel is None else on_cancel == "continue"
 
 
 def holding_of(settings: Settings, claim: ClaimOptions) -> HoldOptions:

@@ -10,7 +10,7 @@ from .._core.once import How
 from .._core.options import After, ClaimOptions, OnError, OutagePolicy
 from ..errors import UsageError
 from .bodies import BODY_LIMIT
-from .responses import RESPONSE_CODEC, Recording
+from .responses import RESPONSE_CODEC, Recording, Response
 
 U = TypeVar("U", bound=Callable[..., Any])
 
@@ -85,15 +85,34 @@ def inner_path(path: str, root: str) -> str:
     return path
 
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def has_control_characters(path: str) -> bool:
+    """True: routers may disagree about what it matches."""
+    return _CONTROL.search(path) is not None
+
+
+def canonical_path(path: str) -> str:
+    """*path* without what some routers ignore: slashes before the first one, control characters.
+
+    So nothing that reaches an endpoint passes its guard.
+    """
+    if path[:2] != "//" and path.isprintable():
+        return path
+    return _CONTROL.sub("", "/" + path.lstrip("/") if path[:1] == "/" else path)
+
+
 KeyUse = Literal["never", "optional", "only", "required"]
+OnDisconnect = Literal["finish", "release"]
 
 _HEADER = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
 _URL = re.compile(r"[!#-;=?-\[\]-~]+")
 _ROOTS = ("user", "path", "query", "header", "body")
 _LATER = (408, 423, 425, 429)
 """Come back later: never a final answer."""
-_NOT_FINAL = (400, 401, 403, 407, 422, *_LATER)
-"""Correct the request, log in, or come back later: the work was not done."""
+_NOT_FINAL = (400, 401, 403, 406, 407, 412, 416, 417, 422, 428, *_LATER)
+"""Correct the request or its conditions, log in, or come back later: the work was not done."""
 _FROM_ROUTER = (404, 405, 413, 415)
 """Responses of routers to requests that no endpoint has handled."""
 _GUARDED = "dibs.guarded"
@@ -117,7 +136,9 @@ class PolicyKeywords(TypedDict, total=False):
     lease: Seconds | None
     on_outage: OutagePolicy | None
     store: Iterable[int] | None
+    on_disconnect: OnDisconnect
     most: int
+    not_replayed: Iterable[str]
     body_limit: int
     docs: str | None
 
@@ -170,8 +191,15 @@ class Policy:
     """With after="replay": the 4xx statuses whose responses are stored. Default: all but those that
     ask for another request (400, 422), for a login or for patience. Never stored: a response with
     Retry-After, a refusal of dibs."""
+    on_disconnect: OnDisconnect = "finish"
+    """What follows if the client leaves a stream: "finish" leaves behind what a success does, and
+    reads a response that is stored to its end; "release" ends it as a failure, which stops the
+    stream."""
     most: int = 256 * 1024
     """The largest response body that is stored for replays, in bytes."""
+    not_replayed: tuple[str, ...] = ()
+    """Headers of your responses that belong to one session, or to one moment, and are not replayed.
+    Always so: cookies, credentials, CSRF and access tokens, traces, rate limits, CORS."""
     body_limit: int = BODY_LIMIT
     """The largest request body that is accepted, in bytes."""
     docs: str | None = None
@@ -184,10 +212,10 @@ class Policy:
         _exempt: "tuple[_Pattern, ...]" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self._check()
-        for name in ("by", "exempt"):
+        for name in ("by", "exempt", "not_replayed"):
             given = getattr(self, name)
             object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
+        self._check()
         if self.store is not None:
             object.__setattr__(self, "store", tuple(self.store))
             _check_statuses(self.store)
@@ -206,8 +234,15 @@ class Policy:
             raise UsageError(f"key must be {uses}, not {self.key!r}")
         if self.on_outage not in (None, "open", "closed"):
             raise UsageError(f'on_outage must be "open" or "closed", not {self.on_outage!r}')
+        if self.on_disconnect not in ("finish", "release"):
+            raise UsageError(
+                f'on_disconnect must be "finish" or "release", not {self.on_disconnect!r}'
+            )
         if not _HEADER.fullmatch(self.header):
             raise UsageError(f"header must be the name of a header, not {self.header!r}")
+        for name in self.not_replayed:
+            if not _HEADER.fullmatch(name):
+                raise UsageError(f"not_replayed must be names of headers, not {name!r}")
         for name, number in (("most", self.most), ("body_limit", self.body_limit)):
             if number < 0:
                 raise UsageError(f"{name} must be a number of bytes, not {number!r}")
@@ -274,6 +309,13 @@ class Policy:
         """How many bytes of a response body are recorded, or None if responses are not stored."""
         return self.most if self.after == "replay" else None
 
+    def stored(self, response: Response) -> Response:
+        """Return *response* as it is stored: without the headers of `not_replayed`."""
+        if not self.not_replayed:
+            return response
+        names = {name.lower() for name in self.not_replayed}
+        return response._replace(headers=tuple([h for h in response.headers if h[0] not in names]))
+
     def without_key(self, *, is_known: bool) -> "Policy":
         """Return the policy for a request without a key, whose user may be known."""
         return self._without_key[0 if is_known else 1]
@@ -286,9 +328,13 @@ class Policy:
             return True
         return not any(pattern.fits(method, *paths) for pattern in self._exempt)
 
-    def path_fields(self, path: str) -> dict[str, str]:
-        """Return the values of the `{fields}` of the route in *path*."""
-        return self._pattern.path_fields(path) if self.route else {}
+    def path_fields(self, method: str, *paths: str) -> dict[str, str]:
+        """Return the values of the `{fields}` of the route in the path that it matches."""
+        if self.route and "{" in self.route:
+            for path in map(canonical_path, paths):
+                if self.covers(method, path):
+                    return self._pattern.path_fields(path)
+        return {}
 
     def at(self, route: str) -> "Policy":
         """Return this policy for another route."""
@@ -387,6 +433,7 @@ def match_policy(policies: tuple[Policy, ...], method: str, *paths: str) -> Poli
 
     *paths*: as the application sees it and, where the server removes a prefix, with that prefix.
     """
+    paths = tuple([canonical_path(path) for path in paths])
     for policy in policies:
         if policy.covers(method, *paths):
             return policy

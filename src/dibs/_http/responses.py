@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
 _loads = json.JSONDecoder().decode
-_LINE_END = re.compile(r"[\r\n\0]")
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
+_VALUE = re.compile(r"[\t -~\x80-\xff]*")
 _REFUSAL = re.compile(rb'"type"\s*:\s*"urn:dibs:')
 Headers = tuple[tuple[str, str], ...]
 RawHeaders = Iterable[tuple[str | bytes, str | bytes]]
@@ -20,7 +21,12 @@ _NOT_STORED = frozenset(
         "upgrade",
         # Of one person's session, of one moment, or of one server.
         "set-cookie", "set-cookie2", "authorization", "www-authenticate", "proxy-authenticate",
-        "proxy-authorization", "authentication-info", "clear-site-data", "date", "age", "server",
+        "proxy-authorization", "authentication-info", "proxy-authentication-info",
+        "clear-site-data", "set-authorization", "dpop-nonce", "x-csrf-token", "x-csrftoken",
+        "x-xsrf-token", "csrf-token", "x-auth-token", "x-access-token", "access-token",
+        "x-refresh-token", "refresh-token", "x-id-token", "x-session-token", "x-session-id",
+        "x-session", "session-token", "x-jwt", "x-jwt-token", "x-api-key", "x-api-token",
+        "x-subject-token", "x-amz-security-token", "date", "age", "server",
         "alt-svc", "x-request-id", "x-correlation-id", "traceparent", "tracestate", "x-trace-id",
         "x-amzn-trace-id", "server-timing", "x-runtime", "x-response-time", "x-process-time",
         # Computed again from what is sent.
@@ -41,13 +47,11 @@ class Response(NamedTuple):
 
 def storable(headers: RawHeaders) -> Headers:
     """The headers that may be sent again to a client that repeats the request."""
-    return tuple(
-        [
-            (name, value)
-            for name, value in _decoded(headers)
-            if name not in _NOT_STORED and not name.startswith(_PREFIXES_NOT_STORED)
-        ]
-    )
+    return tuple([(name, value) for name, value in _decoded(headers) if _is_storable(name)])
+
+
+def _is_storable(name: str) -> bool:
+    return name not in _NOT_STORED and not name.startswith(_PREFIXES_NOT_STORED)
 
 
 def _decoded(headers: RawHeaders) -> Iterator[tuple[str, str]]:
@@ -56,6 +60,50 @@ def _decoded(headers: RawHeaders) -> Iterator[tuple[str, str]]:
 
 def _text(word: str | bytes) -> str:
     return word if isinstance(word, str) else bytes(word).decode("latin-1")
+
+
+class Completion:
+    """Says when a response is complete for its client, whatever the server still has to send.
+
+    It is complete where it begins if it can have no body, else when its length is reached, or when
+    it ends.
+    """
+
+    __slots__ = ("_left",)
+
+    def __init__(self, method: str, status: int, headers: RawHeaders) -> None:
+        """*method*: of the request, in upper case."""
+        self._left = _body_length(method, status, headers)
+        """Bytes that the client still waits for; None: it waits for the end."""
+
+    @property
+    def has_length(self) -> bool:
+        """True: the client knows how long the response is."""
+        return self._left is not None
+
+    @property
+    def is_complete(self) -> bool:
+        """True: the client has all of it."""
+        return self._left is not None and self._left <= 0
+
+    def add(self, size: int, *, is_last: bool = False) -> bool:
+        """Count a piece of the body. Returns whether the client has all of it then."""
+        if is_last:
+            self._left = 0
+        elif self._left is not None:
+            self._left -= size
+        return self.is_complete
+
+
+def _body_length(method: str, status: int, headers: RawHeaders) -> int | None:
+    """How many bytes of a body the client waits for; None: until the response ends."""
+    if method == "HEAD" or status in (204, 304) or status < 200:
+        return 0
+    for name, value in headers:
+        if len(name) == 14 and _text(name).lower() == "content-length":
+            length = _text(value)
+            return int(length) if length.isdecimal() else None
+    return None
 
 
 _LOOKED_AT = 4096
@@ -97,9 +145,22 @@ class Recording:
             self._body.append(bytes(piece))
 
     @property
+    def is_storable(self) -> bool:
+        """Whether what was recorded so far would be stored."""
+        return self._body is not None
+
+    @property
     def reads_body(self) -> bool:
         """Whether `add` does anything: the response is stored, or is an error."""
         return self._body is not None or self.status >= 400
+
+    @property
+    def is_partial(self) -> bool:
+        """True: it answers the conditions or the range of one request (If-None-Match, Range).
+
+        A retry without them would get nothing, or a part.
+        """
+        return self.status in (206, 304)
 
     def discard(self) -> None:
         """Do not store this response: it is too long, or its body does not pass here."""
@@ -120,7 +181,7 @@ class Recording:
     @property
     def response(self) -> Response | None:
         """The response as it is stored; None: only the fact that there was one."""
-        if self._body is None:
+        if self._body is None or self.is_partial:
             return None
         return Response(self.status, storable(self._headers), b"".join(self._body))
 
@@ -194,12 +255,23 @@ class _ResponseCodec:
         return _dumps([status, headers]).encode() + b"\n" + body
 
     def decode(self, data: bytes) -> Any:
+        """ValueError, TypeError: these bytes are not a response that `Recording` stores."""
         head, _, body = data.partition(b"\n")
         status, headers = _loads(head.decode())
-        # In JSON a control character is an escape, so most heads need no closer look.
-        if b"\\" in head and any(_LINE_END.search(word) for line in headers for word in line):
-            raise ValueError("a stored header contains a line break")
-        return Response(int(status), tuple([(n, v) for n, v in headers]), body)
+        if type(status) is not int or not 200 <= status < 600:
+            raise ValueError("a stored response has no final status")
+        return Response(
+            status, tuple([_checked_line(name, value) for name, value in headers]), body
+        )
+
+
+def _checked_line(name: object, value: object) -> tuple[str, str]:
+    """A stored header. ValueError: one that is not stored, or that cannot be sent."""
+    if not isinstance(name, str) or not isinstance(value, str):
+        raise ValueError("a stored header is not text")
+    if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value) or not _is_storable(name):
+        raise ValueError("a stored header cannot be sent")
+    return name, value
 
 
 RESPONSE_CODEC = _ResponseCodec()

@@ -11,21 +11,26 @@ Who submits:
 
 The Cookie header as a whole is not an identity: any cookie may change between a request and its
 retry. A client that is not identified can be refused, but never gets a stored response.
+
+Parsers differ in which of two equal names they take. So what says who submits, where, or how the
+body is read is refused if it comes twice: otherwise one person could get another's response.
 """
 
+import base64
+import binascii
 import functools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import parse_qsl
 from uuid import UUID
 
-from .._core.keys import canonical_json, digest
+from .._core.keys import canonical_json, digest, plain_text
 from ..errors import UsageError
 from .bodies import Field, LongBody, fields_of_multipart, form_fields
-from .policy import Policy
+from .policy import GuardOptions, Policy, canonical_path, has_control_characters
 
 _MISSING: Any = None
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
@@ -39,9 +44,48 @@ _STABLE = frozenset(
 )
 """Authorization schemes whose header is the same for a request and its retry. With any other, such
 as one that signs each request, a retry would be another user's, and run again."""
-_NO_CREDENTIAL = ("", "null", "undefined")
-"""What browsers send for a person who has not logged in: a script has joined a missing token to its
-scheme."""
+_NO_CREDENTIAL = frozenset(
+    (
+        "", "0", "false", "nan", "nil", "none", "null", "object null", "object object",
+        "object promise", "object undefined", "true", "undefined",
+    )
+)  # fmt: skip
+"""What clients send for a person who has not logged in: a program has joined a missing token to its
+scheme. In lower case, without the signs around it."""
+_SIGNS_AROUND = re.compile(r"^\W+|\W+$")
+_ONLY_ONCE = frozenset(("host", "authorization", "content-type"))
+"""Headers of which two lines are ambiguous: who submits, where, and how the body is read."""
+_WITHOUT_COMMAS = ("basic", "bearer", "dpop")
+"""Schemes whose credential has no comma: with one, a server has joined two lines."""
+_LOGIN_COOKIE = re.compile(
+    r"(?:^|;)(?![^=;]*[cx]srf)[^=;]*(?:sess|sid|auth|token|jwt|login)", re.IGNORECASE
+)
+"""A cookie by whose name people seem to log in."""
+_BARE_VALUE = re.compile(r"[!#-:<-\[\]-~]*")
+_QUOTED_VALUE = re.compile(r'"((?:[ !#-:<-\[\]-~]|\\[ -~])*)"')
+_COOKIE = re.compile(r'([^=;]*)=((?:\s*"(?:[^"\\]|\\.)*"\s*(?=;|$))|[^;]*)')
+"""A cookie whose value may contain a semicolon in quotes."""
+
+
+class RequestHeaders(dict[str, str]):
+    """The headers of a request, by their names in lower case."""
+
+    repeated: tuple[str, ...] = ()
+    """Names that came in several lines, whose values are joined."""
+
+
+def read_headers(lines: Iterable[tuple[str, str]]) -> RequestHeaders:
+    """The headers in *lines* of names and values. HTTP/2 may split cookies."""
+    headers = RequestHeaders()
+    for given, value in lines:
+        name = given.lower()
+        if name in headers:
+            joint = "; " if name == "cookie" else ", "
+            headers[name] = f"{headers[name]}{joint}{value}"
+            headers.repeated = (*headers.repeated, name)
+        else:
+            headers[name] = value
+    return headers
 
 
 class RequestFacts(NamedTuple):
@@ -53,21 +97,25 @@ class RequestFacts(NamedTuple):
     path: str
     query: str
     """The query string as it was sent, without the question mark."""
-    headers: Mapping[str, str]
-    """Names in lower case."""
-    body: bytes
+    headers: RequestHeaders
+    body: bytes = b""
     """The whole body; empty if it is `long`, or was parsed into `fields`."""
-    user: str | None
-    """Who submits; None: not identified."""
-    path_fields: Mapping[str, str] = {}
-    client: str | None = None
-    """Tells clients apart that are not identified."""
+    user: object = None
+    """What the application says who submits; None and "": it does not know."""
+    user_kind: str = "user"
+    """Where `user` comes from, so that names from two sources are never equal."""
+    path_fields: Mapping[str, object] = {}
+    """The fields of the path, with the values that the endpoint gets."""
+    place: str | None = None
+    """What the router matched, see `routed_place`; None: not known, the path counts."""
+    address: str | None = None
+    """The address of the client."""
     long: LongBody | None = None
     """What is known of a body that is too long for memory."""
     fields: list[Field] | None = None
     """The fields and files of a form that the framework has parsed."""
-    service: str = ""
-    host: str = ""
+    host: str | None = None
+    """The host as the framework has it; None: the Host header."""
 
     @property
     def media_type(self) -> str:
@@ -92,6 +140,9 @@ def _media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
+Unknown = Literal["scheme", "cookie"]
+
+
 class Submission(NamedTuple):
     """The key of a request, and the payload that must be the same under that key."""
 
@@ -103,8 +154,8 @@ class Submission(NamedTuple):
     """The policy that applies: with a client's key, or without one."""
     accept_encoding: str | None = None
     """The codings that the client accepts; None: it did not say."""
-    is_login_unknown: bool = False
-    """True: there is an Authorization header that does not identify the user."""
+    unknown: Unknown | None = None
+    """What may say who submits, and does not identify the user."""
 
 
 class InvalidRequest(NamedTuple):
@@ -130,34 +181,83 @@ def too_large(limit: int) -> InvalidRequest:
     return InvalidRequest("too-large", f"The request body exceeds {limit} bytes.", 413)
 
 
+def ambiguous(what: str) -> InvalidRequest:
+    """*what* came more than once, so its readers may disagree about it."""
+    return InvalidRequest("ambiguous", f"{what} was sent more than once; send it once.")
+
+
+_BAD_PATH = InvalidRequest("ambiguous", "The path contains a control character.")
+
+
 def submission_of(
-    policy: Policy, facts: RequestFacts, keys: list[str], secret: bytes
+    policy: Policy,
+    facts: RequestFacts,
+    keys: list[str],
+    options: GuardOptions[Any],
+    secret: bytes | None = None,
 ) -> Submission | InvalidRequest | None:
     """The submission of this request; None: it is not guarded. *keys*: the lines of the header.
 
-    All of it is hashed, keyed with *secret*: the store holds no personal data, and without the
-    secret it cannot be tested who submitted what.
+    All of it is hashed, keyed with *secret* (default: that of *options*): the store holds no
+    personal data, and without the secret it cannot be tested who submitted what.
     """
+    secret = options.key if secret is None else secret
     given = None if policy.key == "never" else read_key(policy, keys)
     if isinstance(given, InvalidRequest):
         return given
     if given is None and policy.key == "only":
         return None
-    endpoint = _endpoint(facts.service, facts.host, facts.method, facts.route)
+    submitter = _submitter(policy, facts, options)
+    if isinstance(submitter, InvalidRequest):
+        return submitter
+    user, client = submitter
+    place = _place(facts)
+    if isinstance(place, InvalidRequest):
+        return place
+    host = options.host(facts.headers.get("host", "") if facts.host is None else facts.host)
+    endpoint = _endpoint(options.service or "", host, facts.method, facts.route)
     accepted = facts.headers.get("accept-encoding")
-    is_unknown = facts.user is None and bool(facts.headers.get("authorization"))
     if given is not None:
         payload = _hashed(secret, facts.query, *_content(facts))
-        key = _hashed(secret, endpoint, facts.user, "key", facts.path, given)
-        return Submission(key, payload, True, policy, accepted, is_unknown)
+        key = _hashed(secret, endpoint, user, "key", place, given)
+        unknown = None if user is not None else _unknown(policy, facts.headers)
+        return Submission(key, payload, True, policy, accepted, unknown)
     if policy.by:
-        words = [word for path in policy.by for word in (path, *_chosen(path, facts))]
+        selected = _Selected(user, place, facts)
+        words = [word for path in policy.by for word in (path, *_chosen(path, selected))]
     else:
-        words = [facts.path, facts.query, *_content(facts)]
+        words = [place, facts.query, *_content(facts)]
     kind = "by" if policy.by else "all"
-    key = _hashed(secret, endpoint, facts.user, facts.client, kind, *words)
-    keyless = policy.without_key(is_known=facts.user is not None)
-    return Submission(key, None, False, keyless, accepted, is_unknown)
+    key = _hashed(secret, endpoint, user, client, kind, *words)
+    keyless = policy.without_key(is_known=user is not None)
+    unknown = None if user is not None else _unknown(keyless, facts.headers)
+    return Submission(key, None, False, keyless, accepted, unknown)
+
+
+def routed_place(template: str, fields: Mapping[str, object]) -> str:
+    """The route that a router has matched, and the values of its fields.
+
+    It stands for the path, which may be spelled in several ways: `07` and `7` are one number.
+    """
+    if not fields:
+        return template
+    return f"{template} {canonical_json({name: _text(value) for name, value in fields.items()})}"
+
+
+def _place(facts: RequestFacts) -> str | InvalidRequest:
+    """The place of the endpoint: what the router matched, or the path in one spelling."""
+    if facts.place is not None:
+        return facts.place
+    # Some routers accept `/orders` with a line feed. No client sends one by accident.
+    return _BAD_PATH if has_control_characters(facts.path) else canonical_path(facts.path)
+
+
+def _text(value: object) -> str:
+    """*value* as text: of one route, equal texts are equal values."""
+    if isinstance(value, Decimal):
+        value = value.normalize()
+    text = plain_text(value)
+    return str(value) if text is None else text
 
 
 def _hashed(secret: bytes, *parts: str | bytes | None) -> str:
@@ -219,6 +319,23 @@ class Submitter(NamedTuple):
     """Tells clients apart that are not identified."""
 
 
+def _submitter(
+    policy: Policy, facts: RequestFacts, options: GuardOptions[Any]
+) -> Submitter | InvalidRequest:
+    """Who submits; or what was said twice."""
+    headers = facts.headers
+    for name in headers.repeated:
+        if name in _ONLY_ONCE or (policy.by and f"header.{name}" in map(str.lower, policy.by)):
+            return ambiguous(name)
+    # Some servers join lines by commas; then the application sees them joined as well.
+    if "," in headers.get("host", ""):
+        return ambiguous("host")
+    if "," in facts.media_type:
+        return ambiguous("content-type")
+    address, session_cookie = facts.address, options.session_cookie
+    return identify(facts.user, headers, address, session_cookie, kind=facts.user_kind)
+
+
 def identify(
     user: object,
     headers: Mapping[str, str],
@@ -226,29 +343,59 @@ def identify(
     session_cookie: str | None = None,
     *,
     kind: str = "user",
-) -> Submitter:
+) -> Submitter | InvalidRequest:
     """Who submits. *user*: what the application says; None and "" mean that it does not know.
 
     *kind*: where *user* comes from, so that names from two sources are never equal. UsageError:
     *user* is of a type that cannot identify a user.
     """
+    scheme, _, credential = headers.get("authorization", "").partition(" ")
+    scheme, credential = scheme.lower(), credential.strip()
+    if "," in credential and scheme in _WITHOUT_COMMAS:
+        return ambiguous("authorization")
     if name := user if type(user) is str else _name(user):
         return Submitter(f"{kind} {name}", None)
     cookies = headers.get("cookie", "")
-    if session_cookie is not None and (value := _cookie(cookies, session_cookie)):
-        return Submitter(f"session {value}", None)
-    authorization = headers.get("authorization", "")
-    if _is_login(authorization):
-        return Submitter(f"authorization {authorization}", None)
+    if session_cookie is not None:
+        session = session_value(cookies, session_cookie)
+        if session is None:
+            return ambiguous("The session cookie")
+        if _is_credential("", session):
+            return Submitter(f"session {session}", None)
+    if scheme in _STABLE and _is_credential(scheme, credential):
+        return Submitter(f"authorization {scheme} {credential}", None)
     # With their lengths: a cookie could contain another client's address.
+    authorization = headers.get("authorization", "")
     parts = (address or "", cookies, headers.get("user-agent", ""), authorization)
     return Submitter(None, "".join([f"{len(part)}:{part}" for part in parts]))
 
 
-def _is_login(authorization: str) -> bool:
-    """Whether the header identifies its user. Without a credential it is the same for all."""
-    scheme, _, credential = authorization.partition(" ")
-    return scheme.lower() in _STABLE and credential.strip().lower() not in _NO_CREDENTIAL
+def _is_credential(scheme: str, text: str) -> bool:
+    """Whether *text* belongs to one person: what stands for a missing value is the same for all."""
+    if len(text) <= 64 and _SIGNS_AROUND.sub("", text).lower() in _NO_CREDENTIAL:
+        return False
+    return scheme != "basic" or not _is_empty_login(text)
+
+
+def _is_empty_login(text: str) -> bool:
+    """True: neither the user nor the password of a Basic credential has a value."""
+    if len(text) > 64:
+        return False
+    try:
+        user, _, password = base64.b64decode(text, validate=True).decode("latin-1").partition(":")
+    except (ValueError, binascii.Error):
+        return False
+    return user.lower() in _NO_CREDENTIAL and password.lower() in _NO_CREDENTIAL
+
+
+def _unknown(policy: Policy, headers: Mapping[str, str]) -> Unknown | None:
+    """What may say who submits in a request whose user is not identified."""
+    scheme = headers.get("authorization", "").partition(" ")[0]
+    if scheme and scheme.lower() not in _STABLE:
+        return "scheme"
+    if policy.after != "replay" or not _LOGIN_COOKIE.search(headers.get("cookie", "")):
+        return None
+    return "cookie"
 
 
 def _name(user: object) -> str:
@@ -267,12 +414,44 @@ def _name(user: object) -> str:
     return str(user)
 
 
-def _cookie(cookies: str, name: str) -> str:
-    for pair in cookies.split(";"):
-        cookie, _, value = pair.partition("=")
-        if cookie.strip() == name and value.strip():
-            return value.strip()
-    return ""
+def session_value(cookies: str, name: str) -> str | None:
+    """The value of the session cookie; "": there is none. None: its readers may disagree.
+
+    Of two cookies with one name, some take the first and some the last. To some, a semicolon in
+    quotes is text, or a space separates cookies.
+    """
+    if name not in cookies:
+        return ""
+    pairs = [each.partition("=") for each in cookies.split(";")]
+    found = [value for each, _, value in pairs if each.strip() == name]
+    if '"' in cookies:
+        quoted = _COOKIE.findall(cookies)
+        if found != [value for each, value in quoted if each.strip() == name]:
+            return None
+    if cookies.count(name) > len(found) and len(_cookie_named(name).findall(cookies)) > len(found):
+        return None
+    values = {_value(text) for text in found}
+    return None if len(values) > 1 else values.pop() if values else ""
+
+
+@functools.cache
+def _cookie_named(name: str) -> re.Pattern[str]:
+    return re.compile(rf'(?<![^\s;"]){re.escape(name)}(?=\s*(?:[=;]|$))')
+
+
+def _value(text: str) -> str | None:
+    """The value of a cookie without its quotes; None: its readers may disagree."""
+    text = text.strip(" \t")
+    if _BARE_VALUE.fullmatch(text):
+        return text
+    quoted = _QUOTED_VALUE.fullmatch(text)
+    if quoted is None:
+        return None
+    return re.sub(r"\\(?:([0-3][0-7]{2})|(.))", _unescaped, quoted[1])
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    return escape[2] if escape[1] is None else chr(int(escape[1], 8))
 
 
 # ---- the payload
@@ -344,11 +523,19 @@ def _pairs(text: str) -> list[Field]:
     return form_fields(parse_qsl(text, keep_blank_values=True, errors="surrogateescape"))
 
 
-def _chosen(path: str, facts: RequestFacts) -> tuple[str | bytes | None, ...]:
+class _Selected(NamedTuple):
+    """What `by=` can select from."""
+
+    user: str | None
+    place: str
+    facts: RequestFacts
+
+
+def _chosen(path: str, of: _Selected) -> tuple[str | bytes | None, ...]:
     """The value at *path*; of a body that cannot be parsed, all of it."""
-    if path.partition(".")[0] == "body" and _is_opaque(facts):
-        return _content(facts)
-    return (_canonical(_look_up(path, facts)),)
+    if path.partition(".")[0] == "body" and _is_opaque(of.facts):
+        return _content(of.facts)
+    return (_canonical(_look_up(path, of)),)
 
 
 def _is_opaque(facts: RequestFacts) -> bool:
@@ -357,14 +544,14 @@ def _is_opaque(facts: RequestFacts) -> bool:
     return has_body and _fields(facts) is None and _json_body(facts) is None
 
 
-def _look_up(path: str, facts: RequestFacts) -> Any:
+def _look_up(path: str, of: _Selected) -> Any:
     """The value at *path*; None: it is missing or null."""
     root, *words = path.split(".")
     if root == "user":
-        return facts.user
+        return of.user
     if root == "header":
-        return facts.headers.get(".".join(words).lower())
-    value: Any = facts.path if root == "path" and not words else _tree(root, facts)
+        return of.facts.headers.get(".".join(words).lower())
+    value: Any = of.place if root == "path" and not words else _tree(root, of.facts)
     for word in words:
         value = _step(value, word)
     return value
@@ -372,7 +559,7 @@ def _look_up(path: str, facts: RequestFacts) -> Any:
 
 def _tree(root: str, facts: RequestFacts) -> Any:
     if root == "path":
-        return facts.path_fields
+        return {name: _text(value) for name, value in facts.path_fields.items()}
     if root == "query":
         return _as_mapping(_pairs(facts.query))
     fields = _fields(facts)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar, Unpack
+from urllib.parse import quote
 
 from .._core.keys import Template
 from .._core.throttle import ThrottleKeywords, Throttling, check_throttle
@@ -10,6 +11,7 @@ from .decorators import remember
 from .problems import too_often
 from .responses import Headers, Response
 
+_PRINTABLE = "".join([chr(each) for each in range(32, 127) if chr(each) not in '"%\\'])
 F = TypeVar("F", bound=Callable[..., Any])
 ThrottleKey = str | Callable[..., Any]
 
@@ -74,9 +76,8 @@ class Throttle:
 
 
 def _quoted(name: str) -> str:
-    """A string of RFC 9651: printable ASCII."""
-    plain = [each if " " <= each <= "~" and each not in '"\\' else "_" for each in name]
-    return f'"{"".join(plain)}"'
+    """A string of RFC 9651, which is printable ASCII. Different names stay different."""
+    return f'"{quote(name, safe=_PRINTABLE)}"'
 
 
 class Throttled:

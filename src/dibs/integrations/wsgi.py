@@ -27,9 +27,10 @@ from .._http.submission import (
     INCOMPLETE,
     InvalidRequest,
     RequestFacts,
+    RequestHeaders,
     Submission,
     applied,
-    identify,
+    read_headers,
     split_key_lines,
     submission_of,
     too_large,
@@ -71,9 +72,7 @@ class DibsMiddleware:
         check_routes(self._policies)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        path, root = _path(environ), environ.get("SCRIPT_NAME", "")
-        paths = (path, _text(root) + path) if root else (path,)
-        policy = match_policy(self._policies, _method(environ), *paths)
+        policy = match_policy(self._policies, _method(environ), *_paths(environ))
         if policy is None or (policy.key == "only" and not _keys(environ, policy)):
             return self._app(environ, start_response)
         return self._guard(policy, environ, start_response)
@@ -106,8 +105,6 @@ class DibsMiddleware:
         invalid = body.read(environ["wsgi.input"], headers, policy.body_limit)
         if invalid is not None:
             return invalid
-        user = options.user(environ) if options.user is not None else None
-        identity = identify(user, headers, environ.get("REMOTE_ADDR"), options.session_cookie)
         facts = RequestFacts(
             method=_method(environ),
             route=policy.route,
@@ -116,13 +113,11 @@ class DibsMiddleware:
             headers=headers,
             body=body.data,
             long=body.long,
-            user=identity.user,
-            client=identity.client,
-            path_fields=policy.path_fields(_path(environ)),
-            service=options.service or "",
-            host=options.host(headers.get("host", "")),
+            user=options.user(environ) if options.user is not None else None,
+            address=environ.get("REMOTE_ADDR"),
+            path_fields=policy.path_fields(_method(environ), *_paths(environ)),
         )
-        return submission_of(policy, facts, _keys(environ, policy), options.key)
+        return submission_of(policy, facts, _keys(environ, policy), options)
 
 
 def send_response(response: Response, start_response: StartResponse) -> list[bytes]:
@@ -334,17 +329,17 @@ class _GuardedResponse:
 # ---- reading an environment
 
 
-def header_fields(environ: Environ) -> dict[str, str]:
-    """Names in lower case; several lines of one name are joined by the server."""
-    headers = {
-        key[5:].replace("_", "-").lower(): str(value)
+def header_fields(environ: Environ) -> RequestHeaders:
+    """The headers; several lines of one name are joined by the server."""
+    lines = [
+        (key[5:].replace("_", "-"), str(value))
         for key, value in environ.items()
         if key.startswith("HTTP_")
-    }
+    ]
     for name in ("CONTENT_TYPE", "CONTENT_LENGTH"):
         if environ.get(name):
-            headers[name.replace("_", "-").lower()] = str(environ[name])
-    return headers
+            lines.append((name.replace("_", "-"), str(environ[name])))
+    return read_headers(lines)
 
 
 def _keys(environ: Environ, policy: Policy) -> list[str]:
@@ -359,6 +354,12 @@ def _method(environ: Environ) -> str:
 
 def _path(environ: Environ) -> str:
     return _text(environ.get("PATH_INFO", "")) or "/"
+
+
+def _paths(environ: Environ) -> tuple[str, ...]:
+    """The path as the application sees it; with a prefix (`SCRIPT_NAME`), both forms."""
+    path, root = _path(environ), environ.get("SCRIPT_NAME", "")
+    return (path, _text(root) + path) if root else (path,)
 
 
 def _text(value: str) -> str:

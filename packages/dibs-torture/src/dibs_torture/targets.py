@@ -42,7 +42,7 @@ def known_target(name: str) -> Generator[Target]:
 
 @contextmanager
 def _server() -> Generator[Server]:
-    testing = _import("dibs.testing", "dibs[embedded]")
+    testing = _import("dibs.testing", "pydibs[embedded]")
     try:
         server = testing.Server.start("valkey")
     except testing.ServerMissing as missing:
@@ -106,8 +106,8 @@ def _asgi_idempotency_header(store: Server) -> Target:
 
 
 def _dibs(store: Server) -> Target:
-    dibs = _import("dibs", "dibs")
-    asgi = _import("dibs.integrations.asgi", "dibs")
+    dibs = _import("dibs", "pydibs")
+    asgi = _import("dibs.integrations.asgi", "pydibs")
     opened: list[Any] = []
 
     policy = asgi.Policy(
@@ -130,7 +130,7 @@ def _dibs(store: Server) -> Target:
         other_service=functools.partial(wrap, service="another"),
         **_options_for(store),
     )
-    return Target(f"dibs {version('dibs')}", wrap, adapter)
+    return Target(f"dibs {version('pydibs')}", wrap, adapter)
 
 
 def _options_for(store: Server) -> dict[str, Any]:

@@ -13,8 +13,7 @@
     def order(request): ...
 
 Sync and async views alike. The decorator needs no middleware. Hashes are keyed by SECRET_KEY.
-Django REST framework: `dibs.integrations.drf`. Commands that run alone, such as
-`python manage.py alone migrate`, need "dibs.integrations.django" in INSTALLED_APPS: see `alone.py`.
+Django REST framework: `dibs.integrations.drf`.
 """
 
 # pyright: basic
@@ -26,7 +25,6 @@ import contextvars
 import functools
 import inspect
 import json
-import threading
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
@@ -49,17 +47,17 @@ from ..._http.problems import busy, is_refusal
 from ..._http.responses import Recording, Response
 from ..._http.submission import InvalidRequest, Submission, applied
 from ..._http.throttle import Throttle, ThrottleAnswer, Throttled
-from ..._interface import open_in_django, throttling
+from ..._interface import Guard, open_in_django, throttling
 from ...errors import Unavailable, UsageError
 from .._async import claims as async_claims
 from .._django_requests import (
-    aidentity_of,
-    identity_of,
+    auser_of,
     imported,
     is_unguarded,
     marks_of,
     plain_request,
     submission_for,
+    user_of,
 )
 from .._sync import claims as sync_claims
 from .._within import STREAMED, run_within, within_of
@@ -299,7 +297,7 @@ def _run(policy: Policy, name: str, request: Any, work: Callable[[], Any]) -> Ht
 
 def _claimed(policy: Policy, name: str, request: Any) -> "tuple[Submission, Claim] | Response":
     """The claim of a request, or the response in its place."""
-    submission = submission_for(policy, name, request, identity_of(request))
+    submission = submission_for(policy, name, request, user_of(request))
     mark_guarded(marks_of(request))
     outcome = sync_claims.claim_request(_dibs(), policy, name, submission)
     if isinstance(outcome, Response) or isinstance(submission, InvalidRequest):
@@ -331,7 +329,7 @@ async def _arun(
 ) -> HttpResponseBase:
     if is_unguarded(policy, request):
         return await work()
-    submission = submission_for(policy, name, request, await aidentity_of(request))
+    submission = submission_for(policy, name, request, await auser_of(request))
     mark_guarded(marks_of(request))
     if not isinstance(plain_request(request), ASGIRequest):
         return await _arun_in_threads(policy, name, request, submission, work)
@@ -542,7 +540,7 @@ def _response(response: Response) -> HttpResponse:
 # ---- settings
 
 
-_making = threading.Lock()
+_making = Guard()
 """The first requests may arrive in several threads at once; they share one Dibs."""
 
 

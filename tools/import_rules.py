@@ -1,4 +1,4 @@
-"""Write docs/internals/modules.md: `make drawing`. What each module is, and which imports which.
+"""Which package may import which; tests/test_imports.py fails on any other import and on cycles.
 
 Every import counts: those inside of functions and those for type checkers as well. What may import
 what is declared here, in `LAYERS` and `MAY_IMPORT`; `problems` names every import that goes another
@@ -6,23 +6,9 @@ way, every cycle of modules, and every exception that is no longer needed.
 """
 
 import ast
-import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-PAGE = "docs/internals/modules.md"
-HEAD = """# Modules and imports
-
-**TL;DR:** written by `make drawing`: what each module is, and which package imports which.
-
-[Architecture](../../ARCHITECTURE.md) explains the layers.
-"""
-IMPORTS = """## Imports
-
-An arrow has the number of pairs of modules; arrows to the lowest layer are left out. Below, the
-modules of each package: a line imports only from the lines below it.
-"""
 PACKAGES = ("dibs", "apps", "dibs_torture", "local_line")
 
 Imports = dict[str, set[str]]
@@ -50,7 +36,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("pure core", ("dibs._core",)),
     (
         "for every layer",
-        ("dibs.claims", "dibs.events", "dibs.errors", "dibs._forks", "dibs._system"),
+        ("dibs.claims", "dibs.events", "dibs.errors", "dibs._forks", "dibs._locks", "dibs._system"),
     ),
 )
 """From the top. An import goes down, or stays in its package."""
@@ -69,6 +55,7 @@ CLIENTS = {
     "dibs._core",
     *("dibs._forks", "dibs._process", "dibs._system", *FACTS),
 }
+THREADS = {"dibs._locks", "dibs._system"}
 MAY_IMPORT: dict[str, set[str]] = {
     "apps.playground": {*USERS, "apps.weamind", "apps.orders", "apps.menu", "local_line"},
     "apps.weamind": {*USERS, "local_line"},
@@ -99,6 +86,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "dibs._server",
         "dibs._core",
         "dibs._forks",
+        "dibs._locks",
     },
     "dibs._process": {"dibs._core", "dibs.events", "dibs._system"},
     "dibs._tally": {"dibs.events", "dibs.errors", "dibs._forks"},
@@ -106,17 +94,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dibs._http": {"dibs._core", "dibs.errors"},
     "dibs._async": {*CLIENTS, "dibs._tasks"},
     "dibs._sync": {*CLIENTS, "dibs._threads"},
-    "dibs._events": {"dibs._core", "dibs.errors", "dibs.events", "dibs._system"},
-    "dibs._tasks": {"dibs._transport", "dibs._core", "dibs.errors", "dibs._system"},
-    "dibs._threads": {"dibs._transport", "dibs._core", "dibs.errors", "dibs._system"},
-    "dibs._transport": {"dibs._server", "dibs._core", "dibs._forks", "dibs.errors", "dibs._system"},
+    "dibs._events": {"dibs._core", "dibs.errors", "dibs.events", *THREADS},
+    "dibs._tasks": {"dibs._transport", "dibs._core", "dibs.errors", *THREADS},
+    "dibs._threads": {"dibs._transport", "dibs._core", "dibs.errors", *THREADS},
+    "dibs._transport": {"dibs._server", "dibs._core", "dibs._forks", "dibs.errors", *THREADS},
     "dibs._databases": {"dibs._core", "dibs.errors"},
-    "dibs._server": {"dibs._core", "dibs.errors"},
+    "dibs._server": {"dibs._core", "dibs._locks", "dibs.errors"},
     "dibs._core": {"dibs.errors"},
     "dibs.claims": set(),
     "dibs.events": {"dibs.errors"},
     "dibs.errors": set(),
-    "dibs._forks": set(),
+    "dibs._forks": {"dibs._locks"},
+    "dibs._locks": {"dibs._system"},
     "dibs._system": set(),
 }
 """Which packages a package may import, beside itself."""
@@ -126,18 +115,6 @@ EXCEPTIONS: dict[str, set[str]] = {}
 
 CYCLES: tuple[set[str], ...] = ()
 """Modules that import each other and should not. Exactly these."""
-
-
-def main(arguments: list[str]) -> int:
-    """Write the drawing; with `--check` only say what is wrong. Returns 1 if something is."""
-    root = Path(__file__).parents[1]
-    wrong = problems(read_imports(root))
-    if "--check" in arguments:
-        wrong += [] if is_fresh(root) else [f"{PAGE}: the drawing is old: make drawing"]
-    else:
-        (root / PAGE).write_text(page(root), "utf-8")
-    print(*wrong, sep="\n", end="\n" if wrong else "")
-    return 1 if wrong else 0
 
 
 # ---- reading
@@ -207,7 +184,7 @@ def problems(
 def _without_layer(imports: Imports) -> Iterator[str]:
     for module in sorted(imports):
         if _group(module) is None:
-            yield f"{module} belongs to no layer: LAYERS in tools/draw_imports.py"
+            yield f"{module} belongs to no layer: LAYERS in tools/import_rules.py"
 
 
 def _group(module: str) -> str | None:
@@ -263,125 +240,3 @@ def _reached(module: str, imports: Imports) -> set[str]:
             seen.add(each)
             ahead += imports[each]
     return seen
-
-
-# ---- drawing
-
-
-def is_fresh(root: Path) -> bool:
-    """Whether the page shows modules and imports as they are."""
-    return (root / PAGE).read_text("utf-8") == page(root)
-
-
-def page(root: Path) -> str:
-    """The whole page."""
-    parts = [HEAD, "## Modules\n", *modules(root / "src/dibs"), IMPORTS]
-    return "\n".join([*parts, drawing(read_imports(root)), ""])
-
-
-def modules(package: Path) -> Iterator[str]:
-    """A list for each folder of *package*; the generated half is as the other one."""
-    files = [file for file in package.rglob("*") if file.suffix in (".py", ".lua")]
-    folders = sorted({file.parent for file in files if "_sync" not in file.parts})
-    for folder in folders:
-        yield f"**{folder.relative_to(package.parent)}/**\n"
-        mine = sorted(file for file in files if file.parent == folder)
-        yield from (f"- `{file.name}`: {_first_line(file)}" for file in mine if _first_line(file))
-        yield ""
-
-
-def _first_line(file: Path) -> str:
-    """What a module says about itself; nothing if it is empty."""
-    text = file.read_text("utf-8")
-    if file.suffix == ".lua":
-        return text.partition("\n")[0].partition(": ")[2]
-    lines = (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")[0].splitlines()
-    return " ".join(lines)
-
-
-def drawing(imports: Imports) -> str:
-    """The packages by layer and the imports between them; then the modules of each package."""
-    inside = [line for group in _groups(imports) for line in _levels(group, imports)]
-    return "\n".join(["```mermaid", *_between(imports), "```", "", "```text", *inside, "```"])
-
-
-def _groups(imports: Imports) -> list[str]:
-    """The packages of the library whose modules are drawn; `_sync` is as `_async`."""
-    there = {group_of(module) for module in imports if module.startswith("dibs.")}
-    there -= {"dibs._sync"}
-    return [group for _, groups in LAYERS for group in groups if group in there]
-
-
-def _between(imports: Imports) -> Iterator[str]:
-    drawn = {group for edge in _edges(imports) for group in edge}
-    sizes = Counter(group for group in map(group_of, imports) if group in drawn)
-    yield "flowchart TD"
-    for name, groups in LAYERS:
-        there = [group for group in groups if group in sizes]
-        if there:
-            yield f'  subgraph {_id(name)}["{name}"]'
-            yield from (f'    {_id(group)}["{_label(group, sizes[group])}"]' for group in there)
-            yield "  end"
-    for (here, other), count in sorted(_edges(imports).items(), key=_by_layer):
-        if other not in LAYERS[-1][1]:
-            yield f"  {_id(here)} -->|{count}| {_id(other)}"
-    for group in [group for group in LAYERS[-1][1] if group in sizes]:
-        yield f"  dibs__core ~~~ {_id(group)}"  # an invisible arrow keeps them at the bottom
-
-
-def _label(group: str, size: int) -> str:
-    return f"{group}<br/>{size} modules" if size > 1 else group
-
-
-def _id(name: str) -> str:
-    return name.replace(".", "_").replace(" ", "_")
-
-
-def _edges(imports: Imports) -> Counter[tuple[str, str]]:
-    pairs = ((group_of(a), group_of(b)) for a, others in imports.items() for b in others)
-    return Counter(pair for pair in pairs if pair[0] != pair[1])
-
-
-def _by_layer(edge: tuple[tuple[str, str], int]) -> tuple[int, int]:
-    order = [group for _, groups in LAYERS for group in groups]
-    return order.index(edge[0][0]), order.index(edge[0][1])
-
-
-def _levels(group: str, imports: Imports) -> Iterator[str]:
-    """The modules of a package, each line importing only from the lines below it."""
-    mine = {module: imports[module] for module in imports if group_of(module) == group}
-    if len(mine) < 2:
-        return
-    circles = cycles_of({module: others & mine.keys() for module, others in mine.items()})
-    left = set(mine)
-    lines: list[list[str]] = []
-    while left:
-        low = {m for m in left if not (mine[m] & left - {m} - _circle_of(m, circles))}
-        low = {m for m in low if _circle_of(m, circles) <= low | {m}}
-        lines.append(sorted(low))
-        left -= low
-    yield f"{group}"
-    for line in reversed(lines):
-        yield from _wrapped([_short(module, group) for module in line])
-
-
-def _circle_of(module: str, circles: list[set[str]]) -> set[str]:
-    return next((circle for circle in circles if module in circle), set[str]())
-
-
-def _short(module: str, group: str) -> str:
-    return module.removeprefix(group).removeprefix(".") or "__init__"
-
-
-def _wrapped(names: list[str]) -> Iterator[str]:
-    line = "   "
-    for name in names:
-        if len(line) + len(name) > 98:
-            yield line
-            line = "     "
-        line += f" {name}"
-    yield line
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -12,14 +12,14 @@ import pytest
 from dibs.testing import Server
 from tests.outside import URL, OutsideServer
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ASKS = [
     f"tests/behaviour/_async/test_{name}"
     for name in (
         "hold.py::test_a_free_key_is_taken_in_one_round_trip",
         "cached.py::test_a_hit_costs_one_command_and_no_load",
         "outage.py::test_a_database_that_does_not_exist_is_a_mistake",
-        "lost_replies.py::test_a_reply_in_pieces_is_put_together",
+        "tests/behaviour/_async/test_other_server.py:21:def replace(proxy: FaultProxy, source: Server, target: Server) -> None:",
     )
 ]
 

@@ -19,7 +19,7 @@ ASKS = [
         "hold.py::test_a_free_key_is_taken_in_one_round_trip",
         "cached.py::test_a_hit_costs_one_command_and_no_load",
         "outage.py::test_a_database_that_does_not_exist_is_a_mistake",
-        "tests/behaviour/_async/test_other_server.py:21:def replace(proxy: FaultProxy, source: Server, target: Server) -> None:",
+        "at_least.py::test_a_slow_reply_does_not_shorten_it",
     )
 ]
 

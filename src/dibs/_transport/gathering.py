@@ -27,6 +27,12 @@ def running_loop() -> asyncio.AbstractEventLoop:
         raise no_loop_error() from None
 
 
+def check_loop(before: asyncio.AbstractEventLoop | None, loop: asyncio.AbstractEventLoop) -> None:
+    """UsageError: what belongs to the loop *before* is used in another one, and that is open."""
+    if before is not None and before is not loop and not before.is_closed():
+        raise UsageError("an AsyncDibs belongs to one event loop; create one for each loop")
+
+
 def start_task(work: Coroutine[Any, Any, Q], name: str) -> "asyncio.Task[Q]":
     """Start a background task. asyncio does not warn if its event loop is closed before it ends."""
     task = asyncio.get_running_loop().create_task(work, name=name)

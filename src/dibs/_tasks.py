@@ -19,11 +19,10 @@ import redis.asyncio as redis
 from ._core.cache import refuse_cycle
 from ._core.causes import cause_for
 from ._core.keys import function_error
-from ._locks import Guard as ThreadGuard
 from ._locks import Signal as ThreadSignal
 from ._locks import start_thread
 from ._system import monotonic
-from ._transport.gathering import check_loop, ends_task, running_loop, start_task
+from ._transport.gathering import LoopBinding, ends_task, running_loop, start_task
 from ._transport.gathering import gather_tasks as gather
 from ._transport.gathering import gather_tasks_until as gather_until
 from ._transport.multiplexed import MultiplexedTransport as Transport
@@ -117,27 +116,6 @@ def _finish(waiter: "asyncio.Future[None]") -> None:
 
 Guard = contextlib.nullcontext
 """No lock is needed: between two awaits no other task runs."""
-
-
-class LoopBinding:
-    """The event loop that a client belongs to, until it is closed: one at a time.
-
-    What the client keeps in a loop (futures, tasks, timers) is touched by callers that have
-    entered, and by no others: no other thread does so at the same time.
-    """
-
-    __slots__ = ("_guard", "_loop")
-
-    def __init__(self) -> None:
-        self._guard = ThreadGuard()
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def enter(self) -> None:
-        """Belong to the loop that runs here. UsageError: there is none, or another one is open."""
-        if self._loop is not (loop := running_loop()):
-            with self._guard:
-                check_loop(self._loop, loop)
-                self._loop = loop
 
 
 class Background:

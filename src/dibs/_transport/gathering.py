@@ -1,4 +1,4 @@
-"""The loop of a client, background tasks, and running several functions concurrently until enough have ended."""
+"""The loop of a client, background tasks, and running functions until enough have ended."""
 
 import asyncio
 import functools

@@ -523,7 +523,7 @@ class AsyncClusterTransport(AsyncClusterMap):
 
     async def watch(self, key: bytes, wake: Wake, now: float) -> Watching:
         """Have *wake* called when *key* changes, until `unwatch`."""
-        return interpret(read_watch, await self.track(watch_request(key), wake, now))
+        return read_watch(await self.track(watch_request(key), wake, now))
 
     async def track(self, request: Request, wake: Wake, now: float) -> Tracked:
         """The replies to *request*; *wake* is called when its key changes afterwards."""

@@ -13,7 +13,7 @@ from .codec import FAILURE, MARK, loading_mark, unframe
 from .keys import Template, companion_key, expand, roots_of
 from .lease import ANOTHER_TYPE
 from .options import CacheOptions, Settings
-from .request import SIZE, OddReply, Reply, Request, pack
+from .request import SIZE, OddReply, Reply, Request, pack, parts_in
 from .watch import Tracked, Watching, read_watch
 
 
@@ -645,9 +645,7 @@ def lock_request(keys: CacheKeys, token: bytes, when: bytes) -> Request:
 
 def read_lock(reply: Reply, options: CacheOptions, versions: Versions = UNTAGGED) -> Reading:
     """What `lock_request` found, and whether we load."""
-    if not isinstance(reply, list):
-        raise OddReply
-    value, left, won, *lock = reply
+    value, left, won, *lock = parts_in(reply)
     if won not in (0, 1, 2, 3):
         raise OddReply
     reading = _reading(value, left, options, versions, won=won == 1)

@@ -12,7 +12,7 @@ from .capabilities import Engine, run_script, run_whole_script
 from .causes import code_of_reply
 from .keys import companion_key, milliseconds, public_name
 from .options import HoldOptions
-from .request import SIZE, ErrorReply, OddReply, Reply, Request, pack
+from .request import SIZE, ErrorReply, OddReply, Reply, Request, pack, parts_in
 from .unit import Unit
 
 FENCE_LIFE = 3600.0
@@ -201,8 +201,6 @@ def read_acquire(replies: list[Reply], token: bytes) -> Won | Holding:
         value, fence = value
     if value is None or value == token:
         return WON if fence is None else Won(int(str(fence)))
-    if not isinstance(value, bytes):
-        raise OddReply
     return _holding(value, pttl)
 
 
@@ -299,8 +297,6 @@ def peek_request(key: bytes) -> Request:
 def read_peek(replies: list[Reply]) -> Holding | None:
     """The holder; None: the key is free."""
     value, pttl = replies
-    if not isinstance(value, bytes | None):
-        raise OddReply
     return None if value is None else _holding(value, pttl)
 
 
@@ -345,6 +341,8 @@ def parts_of(value: bytes) -> ValueParts:
 
 
 def _holding(value: Reply, pttl: Reply) -> Holding:
+    if not isinstance(value, bytes):
+        raise OddReply
     # PTTL: -2 gone meanwhile, -1 another program set it without a ttl.
     remaining = (
         pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else math.inf if pttl == -1 else 0.0
@@ -487,9 +485,7 @@ def read_permit(replies: list[Reply], token: bytes) -> Won | AllTaken:
         return WON
     if isinstance(reply, int):
         return Won(reply)
-    if not isinstance(reply, list):
-        raise OddReply
-    first, pttl, greatest = reply
+    first, pttl, greatest = parts_in(reply)
     refusal = AllTaken(_seconds(pttl), holder_in(first))
     refusal.greatest = greatest if isinstance(greatest, bytes) else b""
     return refusal
@@ -564,9 +560,7 @@ def read_peek_permits(reply: Reply) -> Holding | None:
     """The holder; None: the key is free."""
     if reply is None:
         return None
-    if not isinstance(reply, list):
-        raise OddReply
-    token, pttl = reply
+    token, pttl = parts_in(reply)
     return Holding(_seconds(pttl), holder_in(token))
 
 

@@ -45,6 +45,13 @@ class OddReply(Exception):
     """A reply that no server gives to this request: its reader cannot say what happened."""
 
 
+def parts_in(reply: "Reply") -> list["Reply"]:
+    """The parts of a reply that has some. OddReply: it has none."""
+    if not isinstance(reply, list):
+        raise OddReply
+    return reply
+
+
 Reply = (
     bytes | int | float | str | bool | list["Reply"] | dict["Reply", "Reply"] | ErrorReply | None
 )

@@ -13,7 +13,7 @@ from ..errors import UsageError
 from .capabilities import run_script, run_whole_script
 from .keys import Seconds, companion_key, expand, milliseconds, seconds
 from .options import HoldOptions, OutagePolicy, Settings
-from .request import OddReply, Reply, Request, pack
+from .request import OddReply, Reply, Request, pack, parts_in
 
 MOST_COUNTED = 1000
 """Fires are counted up to this number."""
@@ -552,9 +552,7 @@ def look_request(key: bytes) -> Request:
 
 def read_look(reply: Reply, server_time: Callable[[int], int]) -> Look:
     """What the store knows."""
-    if not isinstance(reply, list):
-        raise OddReply
-    record, time = reply
+    record, time = parts_in(reply)
     if not isinstance(time, int):
         raise OddReply
     now = server_time(time)

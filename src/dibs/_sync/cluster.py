@@ -524,7 +524,7 @@ class ClusterTransport(ClusterMap):
 
     def watch(self, key: bytes, wake: Wake, now: float) -> Watching:
         """Have *wake* called when *key* changes, until `unwatch`."""
-        return interpret(read_watch, self.track(watch_request(key), wake, now))
+        return read_watch(self.track(watch_request(key), wake, now))
 
     def track(self, request: Request, wake: Wake, now: float) -> Tracked:
         """The replies to *request*; *wake* is called when its key changes afterwards."""

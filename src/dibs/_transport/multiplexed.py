@@ -14,15 +14,7 @@ from typing import Any
 
 from .._core.capabilities import NO_OP, Engine, Handshake
 from .._core.causes import cause_for
-from .._core.connection import (
-    PROBE_EVERY,
-    Breaker,
-    Limits,
-    Next,
-    TimeLimit,
-    interpret,
-    pause_after,
-)
+from .._core.connection import PROBE_EVERY, Breaker, Limits, Next, TimeLimit, pause_after
 from .._core.multiplexer import Multiplexer, Redelivery
 from .._core.request import (
     PARSER_ERRORS,
@@ -469,7 +461,7 @@ class MultiplexedTransport(BaseTransport):
 
     async def watch(self, key: bytes, wake: Wake, now: float) -> Watching:
         """Have *wake* called when *key* changes, until `unwatch`. Outage: ask again later."""
-        return interpret(read_watch, await self.track(watch_request(key), wake, now))
+        return read_watch(await self.track(watch_request(key), wake, now))
 
     async def track(self, request: Request, wake: Wake, now: float) -> Tracked:
         """The replies to *request*; *wake* is called when its key changes afterwards."""

@@ -22,7 +22,6 @@ from .._core.connection import (
     Next,
     Outage,
     TimeLimit,
-    interpret,
     is_elsewhere,
     unserved,
 )
@@ -450,7 +449,7 @@ class PooledTransport(BaseTransport):
 
     def watch(self, key: bytes, wake: Wake, now: float) -> Watching:
         """Have *wake* called when *key* changes, until `unwatch`. Outage: ask again later."""
-        return interpret(read_watch, self.track(watch_request(key), wake, now))
+        return read_watch(self.track(watch_request(key), wake, now))
 
     def track(self, request: Request, wake: Wake, now: float) -> Tracked:
         """The replies to *request*; *wake* is called when its key changes afterwards.

@@ -578,7 +578,7 @@ OUTCOMES: dict[str, tuple[Callable[[Any], Any], int, int]] = {
     "400": (_raises(SuspiciousOperation), 400, 2),
     "broken": (_raises(LookupError), 500, 2),
     "none": (lambda request: None, 500, 2),
-    "stream": (lambda request: StreamingHttpResponse([b"one ", b"two"]), 200, -1),
+    "stream": (lambda request: StreamingHttpResponse([b"one ", b"two"]), 200, 1),
     "file": (lambda request: FileResponse(open(os.devnull, "rb")), 200, -1),  # noqa: SIM115
     "long": (lambda request: HttpResponse(b"x" * 300_000), 200, -1),
 }

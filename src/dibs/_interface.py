@@ -25,6 +25,7 @@ from ._core.inspection import (
     shorten,
     token_hint,
 )
+from ._core.jobs import fetched_by
 from ._core.keys import Seconds, Template, answering, fingerprint, seconds
 from ._core.lease import UNGUARDED, token_for
 from ._core.lease import lend as _lend
@@ -43,11 +44,13 @@ if TYPE_CHECKING:
     from ._async.claim import AsyncClaim, AsyncClaiming
     from ._async.client import AsyncDibs
     from ._async.inspector import AsyncInspector
+    from ._async.job_keys import AsyncJobKeys
     from ._async.lease import AsyncLease
     from ._async.within import AsyncWithin, AsyncWork
     from ._sync.claim import Claim, Claiming
     from ._sync.client import Dibs
     from ._sync.inspector import Inspector
+    from ._sync.job_keys import JobKeys
     from ._sync.lease import Lease
     from ._sync.within import Within, Work
 
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
         "AsyncClaim",
         "AsyncClaiming",
         "AsyncInspector",
+        "AsyncJobKeys",
         "AsyncWithin",
         "AsyncWork",
         "Claim",
@@ -70,6 +74,7 @@ if TYPE_CHECKING:
         "HoldKeywords",
         "How",
         "Inspector",
+        "JobKeys",
         "KeyInfo",
         "KeyKind",
         "NotOurs",
@@ -95,10 +100,12 @@ if TYPE_CHECKING:
         "ddl",
         "ended_with_parent",
         "exactly",
+        "fetched_by",
         "fingerprint",
         "fork_safe_lock",
         "inspector",
         "is_shortened",
+        "job_keys",
         "lease_name",
         "lend",
         "next_fires",
@@ -199,6 +206,15 @@ def inspector(dibs: "AsyncDibs") -> "AsyncInspector": ...
 def inspector(dibs: Any) -> Any:
     """Reads what the server of *dibs* holds in its namespace, and frees what a person wants."""
     return dibs._inspector()
+
+
+@overload
+def job_keys(dibs: "Dibs") -> "JobKeys": ...
+@overload
+def job_keys(dibs: "AsyncDibs") -> "AsyncJobKeys": ...
+def job_keys(dibs: Any) -> Any:
+    """What jobs keep beside their claims."""
+    return dibs._job_keys
 
 
 @overload

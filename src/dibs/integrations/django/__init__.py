@@ -13,8 +13,7 @@
     def order(request): ...
 
 Sync and async views alike. The decorator needs no middleware. Hashes are keyed by SECRET_KEY.
-Django REST framework: `dibs.integrations.drf`. Commands that run alone, such as
-`python manage.py alone migrate`, need "dibs.integrations.django" in INSTALLED_APPS: see `alone.py`.
+Django REST framework: `dibs.integrations.drf`.
 """
 
 # pyright: basic

@@ -7,7 +7,6 @@ The request owns them: they end with it at the latest, also if a middleware repl
 # Django has no types.
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -19,7 +18,6 @@ from .._http.responses import Recording
 
 _CLAIMS = "_dibs_claims"
 _END: Any = object()
-_installing = threading.Lock()
 
 
 class OwnedClaim:
@@ -75,7 +73,6 @@ def own(request: Any, claim: OwnedClaim) -> None:
     """End *claim* with *request* (of Django itself), at the latest."""
     claims = request.__dict__.get(_CLAIMS)
     if claims is None:
-        _listen()
         claims = request.__dict__[_CLAIMS] = []
         close = request.close  # called with the response that is really sent
 
@@ -88,15 +85,13 @@ def own(request: Any, claim: OwnedClaim) -> None:
     claims.append(claim)
 
 
-def _listen() -> None:
-    with _installing:
-        got_request_exception.connect(_fail_claims, dispatch_uid="dibs")
-
-
 def _fail_claims(sender: object, request: Any = None, **_: object) -> None:
     """A middleware has raised: what the view has done is no success."""
     for each in getattr(request, "__dict__", {}).get(_CLAIMS, ()):
         each.fail()
+
+
+got_request_exception.connect(_fail_claims, dispatch_uid="dibs")
 
 
 # ---- streams

@@ -17,7 +17,7 @@ LATE = {
     "hold, by command": TAKEN,
     "hold, extended by script": TAKEN,
     # Only where the user may not run scripts.
-    "hold, extended by command": "client 0 is sure for 20000 ms, and is wrong",
+    "hold, extended by command": "client 0 is sure for 19999 ms, and is wrong",
     "fences": TAKEN,
     "permits": TAKEN,
     "permits, extended": TAKEN,

@@ -165,7 +165,7 @@ async def resume(leases: AsyncLeases, call: HoldCall, secret: bytes) -> LeaseSta
     Unavailable: the store is out and the policy is "closed".
     """
     store, token, now = leases.store, leases.new_token(), monotonic()
-    store.must_be_open()
+    store.enter()
     if secret == UNGUARDED:
         return leases.unguarded(call, token, now, _NOT_GUARDED)
     try:

@@ -166,7 +166,7 @@ def resume(leases: Leases, call: HoldCall, secret: bytes) -> LeaseState | HeldEl
     Unavailable: the store is out and the policy is "closed".
     """
     store, token, now = leases.store, leases.new_token(), monotonic()
-    store.must_be_open()
+    store.enter()
     if secret == UNGUARDED:
         return leases.unguarded(call, token, now, _NOT_GUARDED)
     try:

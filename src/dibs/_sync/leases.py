@@ -141,8 +141,7 @@ class Leases:
         """
         now = monotonic()
         store, key, options = self.store, call.key, call.options
-        if store.is_closed:
-            raise UsageError(CLOSED)
+        store.enter()
         if key in self.table and options.limit is None:
             here = self._refusal(key, now)
             if here is not None:

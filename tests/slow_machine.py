@@ -1,6 +1,6 @@
 """python -m tests.slow_machine COMMAND …: run it on one core, which other processes use as well.
 
-What a slow machine breaks is a defect of a test, or of dibs: a test waits for events, not for a time.
+What a slow machine breaks is a defect of a test, or of dibs: wait for an event, never for a time.
 The last line says what the command has cost, in seconds of CPU.
 """
 

@@ -93,9 +93,7 @@ def test_folder_into_which_others_may_write_is_refused(place: Path, mode: int) -
     (place / "open").mkdir()
     (place / "open").chmod(mode)
     for folder in (place / "open", place / "open" / "shop"):
-        with pytest.raises(
-            UsageError, match=r"others may write to .*/open; name"
-        ):
+        with pytest.raises(UsageError, match=r"others may write to .*/open; name"):
             embedded.start(str(folder))
 
 

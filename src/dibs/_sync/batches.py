@@ -311,7 +311,7 @@ class Batches:
                 results[keys.key] = reading
             elif reading.won:
                 claims[item] = LoadClaim(self._alone(many, item), token, reading)
-            elif reading.state == "outdated" or (reading.state == "poison" and when != ALWAYS):
+            elif reading.state in ("outdated", "poison") and when == IF_NEEDED:
                 retries[item] = reading.head or ALWAYS
             else:
                 self._settle(keys, reading, results, since)

@@ -47,6 +47,9 @@ from .store import Store
 from .unit import Effect
 from .values import CacheMemory, Follower, Reader, drop_flight
 
+_MOST_OUTDATED = 3
+"""How often a claim finds another value whose tags were invalidated, before it waits."""
+
 
 class Cache:
     """Values that are loaded once for all, in all processes."""
@@ -84,6 +87,7 @@ class Cache:
     ) -> Any:
         """The value: from memory, from the store, from a load under way, or loaded now."""
         key, options, memory = keys.key, keys.options, self._memory
+        self._store.enter()
         called_at = monotonic()
         if use.has_begun and (unit := current()) is not None:
             if key in unit.loaded:
@@ -119,6 +123,7 @@ class Cache:
 
     def get_many(self, many: ManyRequest) -> dict[Any, Any]:
         """The value of each item, except those for which the load returned none."""
+        self._store.enter()
         return self._batches.get(many, self._share_flight)
 
     def _share_flight(self, request: LoadRequest, called_at: float) -> Any:
@@ -128,6 +133,7 @@ class Cache:
 
     def refresh(self, request: LoadRequest) -> Any:
         """The value, loaded now (by us, or by a caller who has just begun)."""
+        self._store.enter()
         unit = current() if use.has_begun else None
         flights = self._memory.refreshes if unit is None else unit.loads
         return self._join_or_start(request, flights, monotonic(), force=True)
@@ -138,17 +144,17 @@ class Cache:
             now, _ = self._store.opened()
             requests = [stored_request(keys), *[version_request(tag) for tag in keys.tags]]
             reply, *tags = self._store.ask_all(requests, now)
+            if isinstance(reply, Exception):
+                raise reply
+            versions = read_versions(tags)
+            return self._store.read(read_stored, reply, keys.options, versions, time())
         except Outage as outage:
-            reply, tags = outage, []
-        if isinstance(reply, Outage):
-            self._undelivered(reply, keys.name, keys.options.on_outage)
+            self._undelivered(outage, keys.name, keys.options.on_outage)
             return None
-        if isinstance(reply, UsageError):
-            raise reply
-        return read_stored(reply, keys.options, read_versions(tags), time())
 
     def put(self, keys: CacheKeys, value: Any) -> bool:
         """Store a value that was not loaded. False: the store is out; later it is deleted."""
+        self._store.enter()
         payload, value = packed(keys.options.codec, value, keys.name)
         if use.has_begun and (unit := current()) is not None:
             storing = self._when_committed(self._put, keys, payload)
@@ -190,6 +196,7 @@ class Cache:
 
     def invalidate_tag(self, tag: bytes, policy: OutagePolicy) -> bool:
         """Make all values with the tag outdated. False: the store is out; delivered later."""
+        self._store.enter()
         self._again(tag, tag, TAG_NAME, TAG_LIFE, forget=None)
         self._store.transport.changed(tag)
         try:
@@ -211,6 +218,7 @@ class Cache:
         self, key: bytes, lock: bytes, name: str, lasts: float, policy: OutagePolicy
     ) -> bool:
         """Delete the value of any key. *lasts*: how long it is worth delivering, in an outage."""
+        self._store.enter()
         self._again(key, lock, name, lasts, forget=key)
         self._reader.changed(key)
         try:
@@ -364,7 +372,7 @@ class Cache:
             return self._loader.load_inside(request, unit)
         token = self._leases.new_token()
         waited = poisoned = False
-        outdated = b""
+        outdated, retries = b"", _MOST_OUTDATED
         while True:
             asked_at = monotonic()
             ended = self._store.recoveries
@@ -386,18 +394,21 @@ class Cache:
             if reading.state == "poison" and not poisoned:
                 poisoned = True  # the script takes it for a value; only we can see that it is none
                 continue
-            if reading.state == "outdated" and not reading.won:
+            if reading.state == "outdated" and not reading.won and retries:
                 outdated = reading.head  # only we can see that; it counts as none from now on
+                retries -= 1
                 continue
             if reading.state == "failed":
                 raise load_error(reading.value, keys.name)
             wait = options.wait
+            if reading.is_foreign:  # nothing tells how long it stays there
+                wait = min(wait, options.lock_ttl)
             if reading.state == "stale" and not force:
                 wait = min(wait, options.stale_after)
                 if reading.resting or monotonic() - since >= wait:
                     return self._stale_answer(request, reading, asked_at)
             if monotonic() - since >= wait:
-                return self._loader.load_unstored(request)
+                return self._loader.load_unstored(request, foreign=reading.is_foreign)
             self._follow(request, reading, since + wait)
             waited, poisoned = True, False  # who was waited for may have replaced those bytes
             asked_at = monotonic()

@@ -613,6 +613,8 @@ class Dibs(Caching):
         Calls of `once` functions whose callers were cancelled are waited for, 10 s at most; then
         they are cancelled.
         """
+        if not self._store.is_closed:
+            self._store.binding.enter()
         try:
             self._leases.calls.finish(_DRAIN)
             self._leases.following.stop()

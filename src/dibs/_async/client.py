@@ -52,7 +52,13 @@ from .._core.options import (
 )
 from .._core.schedule import ScheduleKeywords, ScheduleOptions
 from .._core.shapes import returned_type
-from .._core.throttle import ThrottleKeywords, ThrottleOptions, Throttling
+from .._core.throttle import (
+    QuotaKeywords,
+    QuotaOptions,
+    ThrottleKeywords,
+    ThrottleOptions,
+    UsageOutcome,
+)
 from .._events import EventSink
 from .._forks import reopen_after_fork
 from .._tasks import check_function, monotonic, must_await
@@ -67,7 +73,7 @@ from .leases import AsyncLeases, peek
 from .scheduled import AsyncScheduledFunction, AsyncScheduler, register
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, AsyncStore
-from .throttle import ThrottleCall, throttle, throttled
+from .throttle import AsyncThrottling, UsageCall, throttle, throttled
 from .within import AsyncWithin
 
 if TYPE_CHECKING:
@@ -131,6 +137,8 @@ class AsyncDibs(AsyncCaching):
         throttling = functools.partial(ThrottleOptions, settings)
         self._throttle_options = Remembered(AsyncDibs.throttle, throttling)
         self._throttled_options = Remembered(AsyncDibs.throttled, throttling)
+        quota = functools.partial(QuotaOptions, settings)
+        self._quota_options = Remembered(AsyncDibs.quota, quota)
         self._schedules: dict[str, AsyncScheduledFunction] = {}
         may_trace = self._events.may_trace
         self._new_hold = traced_hold if may_trace else AsyncHold
@@ -248,30 +256,75 @@ class AsyncDibs(AsyncCaching):
 
     @takes(ThrottleKeywords, ThrottleOptions)
     async def throttle(
-        self, key: str, *, name: str | None = None, **options: Unpack[ThrottleKeywords]
-    ) -> None:
-        """Count a call of *key*: *limit* calls each *per*, with a burst.
+        self,
+        key: str,
+        *,
+        cost: int = 1,
+        wait: Seconds = 0,
+        name: str | None = None,
+        **options: Unpack[ThrottleKeywords],
+    ) -> AsyncThrottling:
+        """Count a call of *key*: *limit* units each *per*, with a burst.
 
         Args:
             key: The key, without the namespace.
+            cost: How many units the call uses, all or none. 0: look, and count nothing.
+            wait: How long to wait for a turn. Those who wait are served in order of arrival.
             name: What events and errors call the key, as in `hold`.
 
+        Returns:
+            What is left; its `settle` corrects the cost.
+
         Raises:
-            Busy: One call too many. `retry_after` is when the next one is allowed, `state`
-                "throttled".
+            Busy: Too much for now. `retry_after` is when the call is allowed, `state` "throttled".
             Unavailable: Redis is unavailable and the policy is "closed".
-            UsageError: An option is invalid.
+            UsageError: An option is invalid, or the cost is more than a burst.
         """
-        chosen = self._throttle_options(options)
-        call = ThrottleCall(expand(self._settings.namespace, key), key, name, chosen)
+        return await self._use(key, name, self._throttle_options(options), cost, patience(wait))
+
+    @takes(QuotaKeywords, QuotaOptions)
+    async def quota(
+        self, key: str, *, cost: int = 1, name: str | None = None, **options: Unpack[QuotaKeywords]
+    ) -> AsyncThrottling:
+        """Count a call of *key*: *limit* units each day, week or month of the calendar.
+
+        Args:
+            key: The key, without the namespace.
+            cost: How many units the call uses, all or none. 0: look, and count nothing.
+            name: What events and errors call the key, as in `hold`.
+
+        Returns:
+            What is left; its `settle` corrects the cost.
+
+        Raises:
+            Busy: Fewer units are left. `retry_after` is when the period ends, `state` "throttled".
+            Unavailable: Redis is unavailable and the policy is "closed".
+            UsageError: An option is invalid, or the cost is more than the limit.
+        """
+        return await self._use(key, name, self._quota_options(options), cost, 0.0)
+
+    async def _use(
+        self,
+        key: str,
+        name: str | None,
+        options: ThrottleOptions | QuotaOptions,
+        cost: int,
+        wait: float,
+    ) -> AsyncThrottling:
+        data = expand(self._settings.namespace, key)
+        call = UsageCall(data, key, name, options, options.check_cost(cost), wait)
         outcome = await throttle(self._leases, call)
         if not outcome.passed:
             raise call.busy(outcome)
+        return AsyncThrottling(self._leases, call, outcome)
 
-    async def _throttle(self, key: str, name: str, options: ThrottleKeywords) -> Throttling:
+    async def _throttle(
+        self, key: str, name: str, options: ThrottleKeywords, cost: int
+    ) -> UsageOutcome:
         """Count a call for an integration, which reports to its clients how many calls are left."""
         chosen = self._throttle_options(options)
-        call = ThrottleCall(expand(self._settings.namespace, key), key, name, chosen)
+        data = expand(self._settings.namespace, key)
+        call = UsageCall(data, key, name, chosen, chosen.check_cost(cost))
         return await throttle(self._leases, call)
 
     @takes(ThrottleKeywords, ThrottleOptions)
@@ -279,6 +332,7 @@ class AsyncDibs(AsyncCaching):
         self,
         template: str,
         *,
+        wait: Seconds = 0,
         busy: OnBusy | None = None,
         **options: Unpack[ThrottleKeywords],
     ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
@@ -286,19 +340,21 @@ class AsyncDibs(AsyncCaching):
 
         Args:
             template: The key, with fields for the arguments of the call.
+            wait: How long a call waits for its turn.
             busy: As in `exclusive`.
 
         Raises:
             UsageError: An option is invalid, or the function lacks a field.
         """
         chosen = self._throttled_options(options)
+        waits = patience(wait)
 
         def decorate(
             function: Callable[P, Coroutine[Any, Any, T]],
         ) -> Callable[P, Coroutine[Any, Any, T]]:
             check_function(function)
             namespace = self._settings.namespace
-            return throttled(function, self._leases, namespace, template, chosen, busy)
+            return throttled(function, self._leases, namespace, template, chosen, waits, busy)
 
         return decorate
 

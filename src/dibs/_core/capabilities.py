@@ -33,6 +33,7 @@ SCRIPTS = (
     "schedule_record",
     "job_fetch",
     "throttle",
+    "quota",
 )
 
 

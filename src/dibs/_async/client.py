@@ -9,6 +9,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
+    Literal,
     NoReturn,
     ParamSpec,
     TypeVar,
@@ -52,13 +53,7 @@ from .._core.options import (
 )
 from .._core.schedule import ScheduleKeywords, ScheduleOptions
 from .._core.shapes import returned_type
-from .._core.throttle import (
-    QuotaKeywords,
-    QuotaOptions,
-    ThrottleKeywords,
-    ThrottleOptions,
-    UsageOutcome,
-)
+from .._core.unit import current, use
 from .._events import EventSink
 from .._forks import reopen_after_fork
 from .._tasks import check_function, monotonic, must_await
@@ -73,7 +68,8 @@ from .leases import AsyncLeases, peek
 from .scheduled import AsyncScheduledFunction, AsyncScheduler, register
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, AsyncStore
-from .throttle import AsyncThrottling, UsageCall, throttle, throttled
+from .throttle import AsyncCounting
+from .unit import after_commit, check_until, take
 from .within import AsyncWithin
 
 if TYPE_CHECKING:
@@ -86,7 +82,7 @@ X = TypeVar("X")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class AsyncDibs(AsyncCaching):
+class AsyncDibs(AsyncCaching, AsyncCounting):
     """Short leases in Redis or Valkey: locks, submissions that are processed once, and a cache.
 
     If the environment has DIBS_DISABLED=1 when it is created, nothing is guarded: every verb
@@ -134,11 +130,7 @@ class AsyncDibs(AsyncCaching):
         """How the key of a claim is held; made once for each `ClaimOptions`."""
         scheduling = functools.partial(ScheduleOptions, settings)
         self._schedule_options = Remembered(AsyncDibs.scheduled, scheduling)
-        throttling = functools.partial(ThrottleOptions, settings)
-        self._throttle_options = Remembered(AsyncDibs.throttle, throttling)
-        self._throttled_options = Remembered(AsyncDibs.throttled, throttling)
-        quota = functools.partial(QuotaOptions, settings)
-        self._quota_options = Remembered(AsyncDibs.quota, quota)
+        AsyncCounting.__init__(self, settings, self._leases)
         self._schedules: dict[str, AsyncScheduledFunction] = {}
         may_trace = self._events.may_trace
         self._new_hold = traced_hold if may_trace else AsyncHold
@@ -153,19 +145,23 @@ class AsyncDibs(AsyncCaching):
         *,
         name: str | None = None,
         token: str | None = None,
+        until: Any = None,
         **options: Unpack[HoldKeywords],
     ) -> AsyncHold:
-        """Hold *key* during the `async with` block.
+        """Hold *key* during the `async with` block; inside a transaction, until after its commit.
 
         Args:
             key: The key, without the namespace.
             name: What events and errors call the key, because a key may contain personal data.
                 Default: its first word.
             token: Continue the lease that another process detached; never acquire a new one.
+            until: A session or connection with a transaction that dibs has not been told of: the
+                key is held until that has ended. "block": to the end of the block, whatever
+                transaction is around it. None: as long as the transaction of `within`.
 
         Raises:
             Busy: Another holder has the key.
-            LeaseLost: The lease of *token* has ended.
+            LeaseLost: The lease of *token* has ended, or was lost inside a transaction.
             Unavailable: Redis is unavailable and the policy is "closed".
             UsageError: An option is invalid.
         """
@@ -176,9 +172,11 @@ class AsyncDibs(AsyncCaching):
         if name is None and self._events.wants_holds:
             name = public_name(key)  # once for all events
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
-        if token is not None:
-            return self._new_hold(self._leases, call, secret=secret_in("hold", token))
-        return self._new_hold(self._leases, call)
+        if token is None and until is None:
+            return self._new_hold(self._leases, call)
+        check_until(until)
+        secret = None if token is None else secret_in("hold", token)
+        return self._new_hold(self._leases, call, secret=secret, until=until)
 
     @takes(TryHoldKeywords, HoldOptions)
     def try_hold(
@@ -202,7 +200,8 @@ class AsyncDibs(AsyncCaching):
     async def _try_hold(self, key: str, name: str | None, chosen: HoldOptions) -> AsyncLease | None:
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
         since = monotonic()
-        outcome = await self._leases.take(call)
+        leases = self._leases
+        outcome = await (take(leases, call, current()) if use.has_begun else leases.take(call))
         if self._events.wants_holds:
             self._events.taken(call, outcome, since)
         return None if isinstance(outcome, Holding) else AsyncLease(self._leases, outcome)
@@ -227,6 +226,7 @@ class AsyncDibs(AsyncCaching):
         template: str,
         *,
         busy: OnBusy | None = None,
+        until: Literal["block"] | None = None,
         **options: Unpack[HoldKeywords],
     ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
         """One call at a time for each key: `@dibs.exclusive("sync:{account.id}", ttl=30)`.
@@ -235,11 +235,14 @@ class AsyncDibs(AsyncCaching):
             template: The key, with fields for the arguments of the call.
             busy: Called in place of the function, with the Busy that would be raised and, by name,
                 the arguments of the call that it takes. Its result is returned.
+            until: "block": to the end of the call, whatever transaction is around it.
 
         Raises:
             UsageError: An option is invalid, or the function lacks a field.
         """
         chosen = self._exclusive_options(options)
+        if until not in (None, "block"):
+            raise UsageError('until must be "block", or None: pass a session to hold')
 
         def decorate(
             function: Callable[P, Coroutine[Any, Any, T]],
@@ -247,116 +250,23 @@ class AsyncDibs(AsyncCaching):
             check_function(function)
             namespace = self._settings.namespace
             return exclusive(
-                function, self._leases, namespace, template, chosen, busy, self._new_hold
+                function, self._leases, namespace, template, chosen, busy, self._new_hold, until
             )
 
         return decorate
 
-    # ---- throttle
+    async def after_commit(
+        self, function: Callable[[], Coroutine[Any, Any, object] | object]
+    ) -> None:
+        """Have *function* called after the commit of the transaction around this call.
 
-    @takes(ThrottleKeywords, ThrottleOptions)
-    async def throttle(
-        self,
-        key: str,
-        *,
-        cost: int = 1,
-        wait: Seconds = 0,
-        name: str | None = None,
-        **options: Unpack[ThrottleKeywords],
-    ) -> AsyncThrottling:
-        """Count a call of *key*: *limit* units each *per*, with a burst.
-
-        Args:
-            key: The key, without the namespace.
-            cost: How many units the call uses, all or none. 0: look, and count nothing.
-            wait: How long to wait for a turn. Those who wait are served in order of arrival.
-            name: What events and errors call the key, as in `hold`.
-
-        Returns:
-            What is left; its `settle` corrects the cost.
+        Functions are called in order, before the leases of the transaction are released. What one
+        raises is logged. After a rollback none is called.
 
         Raises:
-            Busy: Too much for now. `retry_after` is when the call is allowed, `state` "throttled".
-            Unavailable: Redis is unavailable and the policy is "closed".
-            UsageError: An option is invalid, or the cost is more than a burst.
+            UsageError: No transaction is open that says when it commits.
         """
-        return await self._use(key, name, self._throttle_options(options), cost, patience(wait))
-
-    @takes(QuotaKeywords, QuotaOptions)
-    async def quota(
-        self, key: str, *, cost: int = 1, name: str | None = None, **options: Unpack[QuotaKeywords]
-    ) -> AsyncThrottling:
-        """Count a call of *key*: *limit* units each day, week or month of the calendar.
-
-        Args:
-            key: The key, without the namespace.
-            cost: How many units the call uses, all or none. 0: look, and count nothing.
-            name: What events and errors call the key, as in `hold`.
-
-        Returns:
-            What is left; its `settle` corrects the cost.
-
-        Raises:
-            Busy: Fewer units are left. `retry_after` is when the period ends, `state` "throttled".
-            Unavailable: Redis is unavailable and the policy is "closed".
-            UsageError: An option is invalid, or the cost is more than the limit.
-        """
-        return await self._use(key, name, self._quota_options(options), cost, 0.0)
-
-    async def _use(
-        self,
-        key: str,
-        name: str | None,
-        options: ThrottleOptions | QuotaOptions,
-        cost: int,
-        wait: float,
-    ) -> AsyncThrottling:
-        data = expand(self._settings.namespace, key)
-        call = UsageCall(data, key, name, options, options.check_cost(cost), wait)
-        outcome = await throttle(self._leases, call)
-        if not outcome.passed:
-            raise call.busy(outcome)
-        return AsyncThrottling(self._leases, call, outcome)
-
-    async def _throttle(
-        self, key: str, name: str, options: ThrottleKeywords, cost: int
-    ) -> UsageOutcome:
-        """Count a call for an integration, which reports to its clients how many calls are left."""
-        chosen = self._throttle_options(options)
-        data = expand(self._settings.namespace, key)
-        call = UsageCall(data, key, name, chosen, chosen.check_cost(cost))
-        return await throttle(self._leases, call)
-
-    @takes(ThrottleKeywords, ThrottleOptions)
-    def throttled(
-        self,
-        template: str,
-        *,
-        wait: Seconds = 0,
-        busy: OnBusy | None = None,
-        **options: Unpack[ThrottleKeywords],
-    ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
-        """Limit the calls for each key: `@dibs.throttled("sms:{user}", limit=5, per=60)`.
-
-        Args:
-            template: The key, with fields for the arguments of the call.
-            wait: How long a call waits for its turn.
-            busy: As in `exclusive`.
-
-        Raises:
-            UsageError: An option is invalid, or the function lacks a field.
-        """
-        chosen = self._throttled_options(options)
-        waits = patience(wait)
-
-        def decorate(
-            function: Callable[P, Coroutine[Any, Any, T]],
-        ) -> Callable[P, Coroutine[Any, Any, T]]:
-            check_function(function)
-            namespace = self._settings.namespace
-            return throttled(function, self._leases, namespace, template, chosen, waits, busy)
-
-        return decorate
+        await after_commit(self._leases, function)
 
     # ---- leader
 
@@ -643,6 +553,7 @@ class AsyncDibs(AsyncCaching):
         """
         try:
             await self._leases.calls.finish(_DRAIN)
+            await self._leases.following.stop()
             await self._leases.ends.finish()
         finally:
             self._store.is_closed = True

@@ -2,26 +2,39 @@
 
 import functools
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar, Unpack
 
-from .._core.capabilities import must_allow
+from .._core.capabilities import Use, must_allow
 from .._core.connection import Outage
-from .._core.keys import Template, answering, expand, public_name
-from .._core.lease import about_key
+from .._core.keys import (
+    OnBusy,
+    Seconds,
+    Template,
+    answering,
+    expand,
+    patience,
+    public_name,
+)
+from .._core.lease import about_key, secret_of
+from .._core.options import Remembered, Settings, takes
 from .._core.request import Request
 from .._core.throttle import (
     UNGUARDED_USAGE,
     ClockElsewhere,
+    QuotaKeywords,
     QuotaOptions,
+    ThrottleKeywords,
     ThrottleOptions,
     UsageOutcome,
     quota_request,
     read_quota,
     read_throttle,
+    settle_window_request,
     throttle_request,
+    window_request,
 )
 from .._system import time
-from .._tasks import maybe_await, monotonic, sleep
+from .._tasks import check_function, maybe_await, monotonic, sleep
 from ..errors import Busy, UsageError
 from .leases import AsyncLeases
 
@@ -40,6 +53,12 @@ class UsageCall(NamedTuple):
     wait: float = 0.0
 
     @property
+    def needs(self) -> Use:
+        """What the server has to allow."""
+        options = self.options
+        return "window" if isinstance(options, ThrottleOptions) and options.exact else "throttle"
+
+    @property
     def name(self) -> str:
         """What events and errors call the key."""
         return public_name(self.text) if self.given_name is None else self.given_name
@@ -49,6 +68,14 @@ class UsageCall(NamedTuple):
         return Busy(self.text, refusal.reset, None, self.name, state="throttled")
 
 
+class Settlement(NamedTuple):
+    """A call that was counted, and what it has really cost."""
+
+    outcome: UsageOutcome
+    before: int
+    cost: int
+
+
 class AsyncThrottling:
     """What is left of a key, when a call of `throttle` or `quota` was counted."""
 
@@ -56,7 +83,7 @@ class AsyncThrottling:
         self._leases = leases
         self._call = call
         self._outcome = outcome
-        self._counted = call.cost if outcome.guarded else None
+        self._counted: int | None = call.cost if outcome.guarded else None
 
     @property
     def left(self) -> int:
@@ -87,9 +114,12 @@ class AsyncThrottling:
             raise UsageError(f"cost must be a whole number, 0 or more, not {cost!r}")
         if self._counted is None or cost == self._counted:
             return
-        change = self._call._replace(cost=cost - self._counted)
+        change = Settlement(self._outcome, self._counted, cost)
         self._counted = cost
-        self._outcome = await _ask(self._leases, change, settles=self._outcome)
+        settled = await _ask(self._leases, self._call, change)
+        # A second settlement is about the same request, in the same period.
+        before = self._outcome
+        self._outcome = settled._replace(request=before.request, period=before.period)
 
     def __repr__(self) -> str:
         state = f"left={self.left} reset={self.reset:.3g}" if self.guarded else "unguarded"
@@ -99,7 +129,7 @@ class AsyncThrottling:
 async def throttle(leases: AsyncLeases, call: UsageCall) -> UsageOutcome:
     """Count a call, and wait for its turn. Raises Unavailable if the policy says so."""
     call.options.check_cost(call.cost)
-    outcome = await _ask(leases, call, settles=None)
+    outcome = await _ask(leases, call, None)
     if not outcome.passed:
         leases.events.emit("throttled", call.name, retry_after=outcome.reset)
         return outcome
@@ -115,15 +145,13 @@ async def _wait_for_turn(leases: AsyncLeases, call: UsageCall, outcome: UsageOut
     try:
         await sleep(outcome.delay)
     except BaseException:
-        unused = call._replace(cost=-call.cost)
-        leases.ends.add(lambda: _ask(leases, unused, settles=outcome))
+        unused = Settlement(outcome, call.cost, 0)
+        leases.ends.add(lambda: _ask(leases, call, unused))
         raise
 
 
-async def _ask(
-    leases: AsyncLeases, call: UsageCall, settles: UsageOutcome | None
-) -> UsageOutcome:
-    """Send one request. *settles*: it corrects a call that had this outcome."""
+async def _ask(leases: AsyncLeases, call: UsageCall, change: Settlement | None) -> UsageOutcome:
+    """Send one request: to count *call*, or to change what was counted."""
     store = leases.store
     now = monotonic()
     store.must_be_open()
@@ -132,8 +160,10 @@ async def _ask(
         if engine is None:
             now, engine = await store.opened()
         if engine.refused:
-            must_allow(engine, "throttle")
-        outcome = await _send(leases, call, settles, now)
+            must_allow(engine, call.needs)
+        token = leases.new_token()
+        counted = await _send(leases, call, token, change, now)
+        outcome = counted._replace(request=secret_of(token))
     except Outage as outage:
         if not outage.sent:
             await sleep(0)  # a caller that tries again and again must not starve the others
@@ -147,17 +177,36 @@ async def _ask(
 
 
 async def _send(
-    leases: AsyncLeases, call: UsageCall, settles: UsageOutcome | None, now: float
+    leases: AsyncLeases, call: UsageCall, token: bytes, change: Settlement | None, now: float
 ) -> UsageOutcome:
-    options, token = call.options, leases.new_token()
-    if isinstance(options, ThrottleOptions):
-        wait = call.wait if settles is None else None
-        request = throttle_request(call.key, token, options, call.cost, wait)
-        return read_throttle(await leases.store.ask(request, now))
-    period = None if settles is None else settles.period
+    options, key = call.options, call.key
+    if isinstance(options, QuotaOptions):
+        return await _send_quota(leases, call, options, token, change, now)
+    if change is None:
+        count = window_request if options.exact else throttle_request
+        request = count(key, token, options, call.cost, call.wait)
+    elif options.exact:
+        request = settle_window_request(
+            key, options, change.outcome.request, change.before, change.cost
+        )
+    else:
+        request = throttle_request(key, token, options, change.cost - change.before, None)
+    return read_throttle(await leases.store.ask(request, now))
+
+
+async def _send_quota(
+    leases: AsyncLeases,
+    call: UsageCall,
+    options: QuotaOptions,
+    token: bytes,
+    change: Settlement | None,
+    now: float,
+) -> UsageOutcome:
+    cost = call.cost if change is None else change.cost - change.before
+    period = None if change is None else change.outcome.period
 
     def request_at(moment: float) -> Request:
-        return quota_request(call.key, token, options, moment, call.cost, period)
+        return quota_request(call.key, token, options, moment, cost, period)
 
     try:
         return read_quota(await leases.store.ask(request_at(time()), now))
@@ -191,3 +240,120 @@ def throttled(
         return await maybe_await(answer(error, args, kwargs))
 
     return counted
+
+
+class AsyncCounting:
+    """The verbs that count what is used of a key."""
+
+    def __init__(self, settings: Settings, leases: AsyncLeases) -> None:
+        self._counted_namespace = settings.namespace
+        self._counted_leases = leases
+        throttling = functools.partial(ThrottleOptions, settings)
+        self._throttle_options = Remembered(AsyncCounting.throttle, throttling)
+        self._throttled_options = Remembered(AsyncCounting.throttled, throttling)
+        quota = functools.partial(QuotaOptions, settings)
+        self._quota_options = Remembered(AsyncCounting.quota, quota)
+
+    @takes(ThrottleKeywords, ThrottleOptions)
+    async def throttle(
+        self,
+        key: str,
+        *,
+        cost: int = 1,
+        wait: Seconds = 0,
+        name: str | None = None,
+        **options: Unpack[ThrottleKeywords],
+    ) -> AsyncThrottling:
+        """Count a call of *key*: *limit* units each *per*, with a burst.
+
+        Args:
+            key: The key, without the namespace.
+            cost: How many units the call uses, all or none. 0: look, and count nothing.
+            wait: How long to wait for a turn. Those who wait are served in order of arrival.
+            name: What events and errors call the key, as in `hold`.
+
+        Returns:
+            What is left; its `settle` corrects the cost.
+
+        Raises:
+            Busy: Too much for now. `retry_after` is when the call is allowed, `state` "throttled".
+            Unavailable: Redis is unavailable and the policy is "closed".
+            UsageError: An option is invalid, or the cost is more than a burst.
+        """
+        return await self._use(key, name, self._throttle_options(options), cost, patience(wait))
+
+    @takes(QuotaKeywords, QuotaOptions)
+    async def quota(
+        self, key: str, *, cost: int = 1, name: str | None = None, **options: Unpack[QuotaKeywords]
+    ) -> AsyncThrottling:
+        """Count a call of *key*: *limit* units each day, week or month of the calendar.
+
+        Args:
+            key: The key, without the namespace.
+            cost: How many units the call uses, all or none. 0: look, and count nothing.
+            name: What events and errors call the key, as in `hold`.
+
+        Returns:
+            What is left; its `settle` corrects the cost.
+
+        Raises:
+            Busy: Fewer units are left. `retry_after` is when the period ends, `state` "throttled".
+            Unavailable: Redis is unavailable and the policy is "closed".
+            UsageError: An option is invalid, or the cost is more than the limit.
+        """
+        return await self._use(key, name, self._quota_options(options), cost, 0.0)
+
+    async def _use(
+        self,
+        key: str,
+        name: str | None,
+        options: ThrottleOptions | QuotaOptions,
+        cost: int,
+        wait: float,
+    ) -> AsyncThrottling:
+        data = expand(self._counted_namespace, key)
+        call = UsageCall(data, key, name, options, options.check_cost(cost), wait)
+        outcome = await throttle(self._counted_leases, call)
+        if not outcome.passed:
+            raise call.busy(outcome)
+        return AsyncThrottling(self._counted_leases, call, outcome)
+
+    async def _throttle(
+        self, key: str, name: str, options: ThrottleKeywords, cost: int
+    ) -> UsageOutcome:
+        """Count a call for an integration, which reports to its clients how many calls are left."""
+        chosen = self._throttle_options(options)
+        data = expand(self._counted_namespace, key)
+        call = UsageCall(data, key, name, chosen, chosen.check_cost(cost))
+        return await throttle(self._counted_leases, call)
+
+    @takes(ThrottleKeywords, ThrottleOptions)
+    def throttled(
+        self,
+        template: str,
+        *,
+        wait: Seconds = 0,
+        busy: OnBusy | None = None,
+        **options: Unpack[ThrottleKeywords],
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
+        """Limit the calls for each key: `@dibs.throttled("sms:{user}", limit=5, per=60)`.
+
+        Args:
+            template: The key, with fields for the arguments of the call.
+            wait: How long a call waits for its turn.
+            busy: As in `exclusive`.
+
+        Raises:
+            UsageError: An option is invalid, or the function lacks a field.
+        """
+        chosen = self._throttled_options(options)
+        waits = patience(wait)
+
+        def decorate(
+            function: Callable[P, Coroutine[Any, Any, T]],
+        ) -> Callable[P, Coroutine[Any, Any, T]]:
+            check_function(function)
+            namespace = self._counted_namespace
+            return throttled(function, self._counted_leases, namespace, template, chosen, waits, busy)
+
+        return decorate

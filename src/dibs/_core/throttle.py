@@ -39,7 +39,10 @@ class ThrottleKeywords(TypedDict, total=False):
     burst: int | None
     """How many may come at once after a quiet time. None: *limit*. 1: evenly spaced."""
     also: Rates
-    """Further rates of the same key, as (limit, per): all of them allow a call, or none counts it."""
+    """Further rates of the key, as (limit, per): all of them count a call, or none does."""
+    exact: bool
+    """Never more than *limit* in any time of *per*, at the price of an entry for each call; without
+    it, such a time may have *limit* and *burst*."""
     on_outage: OutagePolicy | None
     """"open" proceeds unguarded, "closed" raises Unavailable. None: the policy of the client."""
 
@@ -75,11 +78,15 @@ class ThrottleOptions:
         per: Seconds,
         burst: int | None = None,
         also: Rates = (),
+        exact: bool = False,
         on_outage: OutagePolicy | None = None,
     ) -> None:
         self.limit: Final = units(limit, "limit")
         self.per: Final = seconds(per, "per")
         self.rates: Final = (_rate(self.limit, self.per, burst), *_further(also))
+        if exact and (burst is not None or also):
+            raise UsageError("exact=True takes neither burst= nor also=")
+        self.exact: Final = bool(exact)
         self.most: Final = min(rate.burst for rate in self.rates)
         """The most that one call may cost."""
         self.on_outage: Final = settings.policy(on_outage)
@@ -166,6 +173,8 @@ class UsageOutcome(NamedTuple):
     """False: the store was out, and the policy let it through."""
     period: int = 0
     """Of a quota: when its period began, in µs."""
+    request: bytes = b""
+    """What names the request that was counted."""
 
 
 UNGUARDED_USAGE = UsageOutcome(passed=True, left=0, reset=0.0, guarded=False)
@@ -182,6 +191,26 @@ def throttle_request(
     rates = [number for rate in options.rates for number in rate]
     words = (secret_of(token), cost, patience, *rates)
     return Request(run_script("throttle", [key], *words), 1, key)
+
+
+def window_request(
+    key: bytes, token: bytes, options: ThrottleOptions, cost: int, wait: float
+) -> Request:
+    """Count a call in the window before its turn, which comes within *wait* seconds."""
+    words = (secret_of(token), cost, math.floor(wait * _MICRO), *_window(options))
+    return Request(run_script("window", [key], *words), 1, key)
+
+
+def settle_window_request(
+    key: bytes, options: ThrottleOptions, request: bytes, before: int, cost: int
+) -> Request:
+    """Let *request*, which was counted with the cost *before*, have cost *cost*."""
+    words = (request, cost, 0, *_window(options), request, before)
+    return Request(run_script("window", [key], *words), 1, key)
+
+
+def _window(options: ThrottleOptions) -> tuple[int, int]:
+    return math.ceil(options.per * _MICRO), options.limit
 
 
 def read_throttle(reply: Reply) -> UsageOutcome:
@@ -211,7 +240,7 @@ def quota_request(
 ) -> Request:
     """Count *cost* units; *now* tells about which time it is. *period*: the one to settle in."""
     limits = [round(each * _MICRO) for each in period_limits(options.per, options.zone, now)]
-    words = (secret_of(token), cost, options.limit, "" if period is None else period, *limits)
+    words = (secret_of(token), cost, options.limit, b"" if period is None else period, *limits)
     return Request(run_script("quota", [key], *words), 1, key)
 
 

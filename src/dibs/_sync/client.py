@@ -10,6 +10,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
+    Literal,
     NoReturn,
     ParamSpec,
     TypeVar,
@@ -53,7 +54,14 @@ from .._core.options import (
 )
 from .._core.schedule import ScheduleKeywords, ScheduleOptions
 from .._core.shapes import returned_type
-from .._core.throttle import ThrottleKeywords, ThrottleOptions, Throttling
+from .._core.throttle import (
+    QuotaKeywords,
+    QuotaOptions,
+    ThrottleKeywords,
+    ThrottleOptions,
+    UsageOutcome,
+)
+from .._core.unit import current, use
 from .._events import EventSink
 from .._forks import reopen_after_fork
 from .._threads import check_function, monotonic, must_await
@@ -68,7 +76,8 @@ from .leases import Leases, peek
 from .scheduled import ScheduledFunction, Scheduler, register
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, Store
-from .throttle import ThrottleCall, throttle, throttled
+from .throttle import Throttling, UsageCall, throttle, throttled
+from .unit import after_commit, check_until, take
 from .within import Within
 
 if TYPE_CHECKING:
@@ -132,6 +141,8 @@ class Dibs(Caching):
         throttling = functools.partial(ThrottleOptions, settings)
         self._throttle_options = Remembered(Dibs.throttle, throttling)
         self._throttled_options = Remembered(Dibs.throttled, throttling)
+        quota = functools.partial(QuotaOptions, settings)
+        self._quota_options = Remembered(Dibs.quota, quota)
         self._schedules: dict[str, ScheduledFunction] = {}
         may_trace = self._events.may_trace
         self._new_hold = traced_hold if may_trace else Hold
@@ -146,19 +157,23 @@ class Dibs(Caching):
         *,
         name: str | None = None,
         token: str | None = None,
+        until: Any = None,
         **options: Unpack[HoldKeywords],
     ) -> Hold:
-        """Hold *key* during the `with` block.
+        """Hold *key* during the `with` block; inside a transaction, until after its commit.
 
         Args:
             key: The key, without the namespace.
             name: What events and errors call the key, because a key may contain personal data.
                 Default: its first word.
             token: Continue the lease that another process detached; never acquire a new one.
+            until: A session or connection with a transaction that dibs has not been told of: the
+                key is held until that has ended. "block": to the end of the block, whatever
+                transaction is around it. None: as long as the transaction of `within`.
 
         Raises:
             Busy: Another holder has the key.
-            LeaseLost: The lease of *token* has ended.
+            LeaseLost: The lease of *token* has ended, or was lost inside a transaction.
             Unavailable: Redis is unavailable and the policy is "closed".
             UsageError: An option is invalid.
         """
@@ -169,9 +184,11 @@ class Dibs(Caching):
         if name is None and self._events.wants_holds:
             name = public_name(key)  # once for all events
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
-        if token is not None:
-            return self._new_hold(self._leases, call, secret=secret_in("hold", token))
-        return self._new_hold(self._leases, call)
+        if token is None and until is None:
+            return self._new_hold(self._leases, call)
+        check_until(until)
+        secret = None if token is None else secret_in("hold", token)
+        return self._new_hold(self._leases, call, secret=secret, until=until)
 
     @takes(TryHoldKeywords, HoldOptions)
     def try_hold(
@@ -195,7 +212,8 @@ class Dibs(Caching):
     def _try_hold(self, key: str, name: str | None, chosen: HoldOptions) -> Lease | None:
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
         since = monotonic()
-        outcome = self._leases.take(call)
+        leases = self._leases
+        outcome = (take(leases, call, current()) if use.has_begun else leases.take(call))
         if self._events.wants_holds:
             self._events.taken(call, outcome, since)
         return None if isinstance(outcome, Holding) else Lease(self._leases, outcome)
@@ -220,6 +238,7 @@ class Dibs(Caching):
         template: str,
         *,
         busy: OnBusy | None = None,
+        until: Literal["block"] | None = None,
         **options: Unpack[HoldKeywords],
     ) -> Callable[[Callable[P, T]], Callable[P, T]]:
         """One call at a time for each key: `@dibs.exclusive("sync:{account.id}", ttl=30)`.
@@ -228,11 +247,14 @@ class Dibs(Caching):
             template: The key, with fields for the arguments of the call.
             busy: Called in place of the function, with the Busy that would be raised and, by name,
                 the arguments of the call that it takes. Its result is returned.
+            until: "block": to the end of the call, whatever transaction is around it.
 
         Raises:
             UsageError: An option is invalid, or the function lacks a field.
         """
         chosen = self._exclusive_options(options)
+        if until not in (None, "block"):
+            raise UsageError('until must be "block", or None: pass a session to hold')
 
         def decorate(
             function: Callable[P, T],
@@ -240,39 +262,97 @@ class Dibs(Caching):
             check_function(function)
             namespace = self._settings.namespace
             return exclusive(
-                function, self._leases, namespace, template, chosen, busy, self._new_hold
+                function, self._leases, namespace, template, chosen, busy, self._new_hold, until
             )
 
         return decorate
+
+    def after_commit(
+        self, function: Callable[[], object | object]
+    ) -> None:
+        """Have *function* called after the commit of the transaction around this call.
+
+        Functions are called in order, before the leases of the transaction are released. What one
+        raises is logged. After a rollback none is called.
+
+        Raises:
+            UsageError: No transaction is open that says when it commits.
+        """
+        after_commit(self._leases, function)
 
     # ---- throttle
 
     @takes(ThrottleKeywords, ThrottleOptions)
     def throttle(
-        self, key: str, *, name: str | None = None, **options: Unpack[ThrottleKeywords]
-    ) -> None:
-        """Count a call of *key*: *limit* calls each *per*, with a burst.
+        self,
+        key: str,
+        *,
+        cost: int = 1,
+        wait: Seconds = 0,
+        name: str | None = None,
+        **options: Unpack[ThrottleKeywords],
+    ) -> Throttling:
+        """Count a call of *key*: *limit* units each *per*, with a burst.
 
         Args:
             key: The key, without the namespace.
+            cost: How many units the call uses, all or none. 0: look, and count nothing.
+            wait: How long to wait for a turn. Those who wait are served in order of arrival.
             name: What events and errors call the key, as in `hold`.
 
+        Returns:
+            What is left; its `settle` corrects the cost.
+
         Raises:
-            Busy: One call too many. `retry_after` is when the next one is allowed, `state`
-                "throttled".
+            Busy: Too much for now. `retry_after` is when the call is allowed, `state` "throttled".
             Unavailable: Redis is unavailable and the policy is "closed".
-            UsageError: An option is invalid.
+            UsageError: An option is invalid, or the cost is more than a burst.
         """
-        chosen = self._throttle_options(options)
-        call = ThrottleCall(expand(self._settings.namespace, key), key, name, chosen)
+        return self._use(key, name, self._throttle_options(options), cost, patience(wait))
+
+    @takes(QuotaKeywords, QuotaOptions)
+    def quota(
+        self, key: str, *, cost: int = 1, name: str | None = None, **options: Unpack[QuotaKeywords]
+    ) -> Throttling:
+        """Count a call of *key*: *limit* units each day, week or month of the calendar.
+
+        Args:
+            key: The key, without the namespace.
+            cost: How many units the call uses, all or none. 0: look, and count nothing.
+            name: What events and errors call the key, as in `hold`.
+
+        Returns:
+            What is left; its `settle` corrects the cost.
+
+        Raises:
+            Busy: Fewer units are left. `retry_after` is when the period ends, `state` "throttled".
+            Unavailable: Redis is unavailable and the policy is "closed".
+            UsageError: An option is invalid, or the cost is more than the limit.
+        """
+        return self._use(key, name, self._quota_options(options), cost, 0.0)
+
+    def _use(
+        self,
+        key: str,
+        name: str | None,
+        options: ThrottleOptions | QuotaOptions,
+        cost: int,
+        wait: float,
+    ) -> Throttling:
+        data = expand(self._settings.namespace, key)
+        call = UsageCall(data, key, name, options, options.check_cost(cost), wait)
         outcome = throttle(self._leases, call)
         if not outcome.passed:
             raise call.busy(outcome)
+        return Throttling(self._leases, call, outcome)
 
-    def _throttle(self, key: str, name: str, options: ThrottleKeywords) -> Throttling:
+    def _throttle(
+        self, key: str, name: str, options: ThrottleKeywords, cost: int
+    ) -> UsageOutcome:
         """Count a call for an integration, which reports to its clients how many calls are left."""
         chosen = self._throttle_options(options)
-        call = ThrottleCall(expand(self._settings.namespace, key), key, name, chosen)
+        data = expand(self._settings.namespace, key)
+        call = UsageCall(data, key, name, chosen, chosen.check_cost(cost))
         return throttle(self._leases, call)
 
     @takes(ThrottleKeywords, ThrottleOptions)
@@ -280,6 +360,7 @@ class Dibs(Caching):
         self,
         template: str,
         *,
+        wait: Seconds = 0,
         busy: OnBusy | None = None,
         **options: Unpack[ThrottleKeywords],
     ) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -287,19 +368,21 @@ class Dibs(Caching):
 
         Args:
             template: The key, with fields for the arguments of the call.
+            wait: How long a call waits for its turn.
             busy: As in `exclusive`.
 
         Raises:
             UsageError: An option is invalid, or the function lacks a field.
         """
         chosen = self._throttled_options(options)
+        waits = patience(wait)
 
         def decorate(
             function: Callable[P, T],
         ) -> Callable[P, T]:
             check_function(function)
             namespace = self._settings.namespace
-            return throttled(function, self._leases, namespace, template, chosen, busy)
+            return throttled(function, self._leases, namespace, template, chosen, waits, busy)
 
         return decorate
 
@@ -588,6 +671,7 @@ class Dibs(Caching):
         """
         try:
             self._leases.calls.finish(_DRAIN)
+            self._leases.following.stop()
             self._leases.ends.finish()
         finally:
             self._store.is_closed = True

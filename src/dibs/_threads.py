@@ -35,6 +35,7 @@ __all__ = [
     "Deadlines",
     "Flight",
     "Guard",
+    "LoopBinding",
     "LoopWatch",
     "Signal",
     "Transport",
@@ -88,6 +89,15 @@ class Background:
         thread, self._thread = self._thread, None
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=5)
+
+
+class LoopBinding:
+    """Does nothing: a client belongs to all threads."""
+
+    __slots__ = ()
+
+    def enter(self) -> None:
+        """Do nothing."""
 
 
 class LoopWatch:

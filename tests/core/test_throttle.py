@@ -6,8 +6,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from dibs import UsageError
 from dibs._core.options import Settings
+from dibs._core.request import OddReply
 from dibs._core.throttle import (
     QuotaOptions,
     ThrottleOptions,
@@ -48,7 +48,7 @@ def test_replies_are_read() -> None:
     assert read_throttle([2, 0, 1_500_000]) == UsageOutcome(True, 0, 1.5, delay=1.5)
     assert read_quota([0, 2, 500_000, 7]) == UsageOutcome(False, 2, 0.5, period=7)
     for read in (read_throttle, read_quota):
-        with pytest.raises(UsageError):
+        with pytest.raises(OddReply):
             read(b"OK")
 
 

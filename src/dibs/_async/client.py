@@ -551,6 +551,8 @@ class AsyncDibs(AsyncCaching, AsyncCounting):
         Calls of `once` functions whose callers were cancelled are waited for, 10 s at most; then
         they are cancelled.
         """
+        if not self._store.is_closed:
+            self._store.binding.enter()
         try:
             await self._leases.calls.finish(_DRAIN)
             await self._leases.following.stop()

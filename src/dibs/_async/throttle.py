@@ -17,7 +17,6 @@ from .._core.keys import (
 )
 from .._core.lease import about_key, secret_of
 from .._core.options import Remembered, Settings, takes
-from .._core.request import Request
 from .._core.throttle import (
     UNGUARDED_USAGE,
     ClockElsewhere,
@@ -154,7 +153,7 @@ async def _ask(leases: AsyncLeases, call: UsageCall, change: Settlement | None) 
     """Send one request: to count *call*, or to change what was counted."""
     store = leases.store
     now = monotonic()
-    store.must_be_open()
+    store.enter()
     try:
         engine = store.transport.engine
         if engine is None:
@@ -191,7 +190,7 @@ async def _send(
         )
     else:
         request = throttle_request(key, token, options, change.cost - change.before, None)
-    return read_throttle(await leases.store.ask(request, now))
+    return leases.store.read(read_throttle, await leases.store.ask(request, now))
 
 
 async def _send_quota(
@@ -205,13 +204,16 @@ async def _send_quota(
     cost = call.cost if change is None else change.cost - change.before
     period = None if change is None else change.outcome.period
 
-    def request_at(moment: float) -> Request:
-        return quota_request(call.key, token, options, moment, cost, period)
+    async def count(moment: float) -> UsageOutcome | ClockElsewhere:
+        request = quota_request(call.key, token, options, moment, cost, period)
+        return leases.store.read(read_quota, await leases.store.ask(request, now))
 
-    try:
-        return read_quota(await leases.store.ask(request_at(time()), now))
-    except ClockElsewhere as elsewhere:  # this machine's clock is days away from the server's
-        return read_quota(await leases.store.ask(request_at(elsewhere.now), now))
+    outcome = await count(time())
+    if isinstance(outcome, ClockElsewhere):  # this machine's clock is days away from the server's
+        outcome = await count(outcome.now)
+    if isinstance(outcome, ClockElsewhere):
+        raise Outage("the clock of the server jumps", sent=True, code="protocol")
+    return outcome
 
 
 def throttled(
@@ -354,6 +356,8 @@ class AsyncCounting:
         ) -> Callable[P, Coroutine[Any, Any, T]]:
             check_function(function)
             namespace = self._counted_namespace
-            return throttled(function, self._counted_leases, namespace, template, chosen, waits, busy)
+            return throttled(
+                function, self._counted_leases, namespace, template, chosen, waits, busy
+            )
 
         return decorate

@@ -15,7 +15,7 @@ from .capabilities import run_script
 from .keys import LONGEST_TTL, Seconds, seconds
 from .lease import secret_of
 from .options import OutagePolicy, Settings
-from .request import Reply, Request
+from .request import OddReply, Reply, Request
 from .schedule import zone_named
 
 MOST_UNITS = 1_000_000_000
@@ -221,18 +221,16 @@ def read_throttle(reply: Reply) -> UsageOutcome:
         case [int(counted), int(left), int(us)]:
             return UsageOutcome(counted == 1, left, us / _MICRO)
         case _:
-            raise UsageError("the server answered a throttle with something else")
+            raise OddReply
 
 
 # ---- quotas
 
 
-class ClockElsewhere(Exception):
+class ClockElsewhere(NamedTuple):
     """The server's clock is in none of the periods of a request."""
 
-    def __init__(self, now: float) -> None:
-        super().__init__(now)
-        self.now = now
+    now: float
 
 
 def quota_request(
@@ -244,15 +242,15 @@ def quota_request(
     return Request(run_script("quota", [key], *words), 1, key)
 
 
-def read_quota(reply: Reply) -> UsageOutcome:
-    """Return whether a call was counted, and what is left. Raises ClockElsewhere."""
+def read_quota(reply: Reply) -> UsageOutcome | ClockElsewhere:
+    """Return whether a call was counted, and what is left."""
     match reply:
         case [-1, int(now), *_]:
-            raise ClockElsewhere(now / _MICRO)
+            return ClockElsewhere(now / _MICRO)
         case [int(counted), int(left), int(us), int(start)]:
             return UsageOutcome(counted == 1, left, us / _MICRO, period=start)
         case _:
-            raise UsageError("the server answered a quota with something else")
+            raise OddReply
 
 
 def period_limits(per: Period, zone: tzinfo, now: float) -> list[float]:

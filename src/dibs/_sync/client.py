@@ -54,13 +54,6 @@ from .._core.options import (
 )
 from .._core.schedule import ScheduleKeywords, ScheduleOptions
 from .._core.shapes import returned_type
-from .._core.throttle import (
-    QuotaKeywords,
-    QuotaOptions,
-    ThrottleKeywords,
-    ThrottleOptions,
-    UsageOutcome,
-)
 from .._core.unit import current, use
 from .._events import EventSink
 from .._forks import reopen_after_fork
@@ -76,7 +69,7 @@ from .leases import Leases, peek
 from .scheduled import ScheduledFunction, Scheduler, register
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, Store
-from .throttle import Throttling, UsageCall, throttle, throttled
+from .throttle import Counting
 from .unit import after_commit, check_until, take
 from .within import Within
 
@@ -90,7 +83,7 @@ X = TypeVar("X")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Dibs(Caching):
+class Dibs(Caching, Counting):
     """Short leases in Redis or Valkey: locks, submissions that are processed once, and a cache.
 
     If the environment has DIBS_DISABLED=1 when it is created, nothing is guarded: every verb
@@ -138,11 +131,7 @@ class Dibs(Caching):
         """How the key of a claim is held; made once for each `ClaimOptions`."""
         scheduling = functools.partial(ScheduleOptions, settings)
         self._schedule_options = Remembered(Dibs.scheduled, scheduling)
-        throttling = functools.partial(ThrottleOptions, settings)
-        self._throttle_options = Remembered(Dibs.throttle, throttling)
-        self._throttled_options = Remembered(Dibs.throttled, throttling)
-        quota = functools.partial(QuotaOptions, settings)
-        self._quota_options = Remembered(Dibs.quota, quota)
+        Counting.__init__(self, settings, self._leases)
         self._schedules: dict[str, ScheduledFunction] = {}
         may_trace = self._events.may_trace
         self._new_hold = traced_hold if may_trace else Hold
@@ -279,112 +268,6 @@ class Dibs(Caching):
             UsageError: No transaction is open that says when it commits.
         """
         after_commit(self._leases, function)
-
-    # ---- throttle
-
-    @takes(ThrottleKeywords, ThrottleOptions)
-    def throttle(
-        self,
-        key: str,
-        *,
-        cost: int = 1,
-        wait: Seconds = 0,
-        name: str | None = None,
-        **options: Unpack[ThrottleKeywords],
-    ) -> Throttling:
-        """Count a call of *key*: *limit* units each *per*, with a burst.
-
-        Args:
-            key: The key, without the namespace.
-            cost: How many units the call uses, all or none. 0: look, and count nothing.
-            wait: How long to wait for a turn. Those who wait are served in order of arrival.
-            name: What events and errors call the key, as in `hold`.
-
-        Returns:
-            What is left; its `settle` corrects the cost.
-
-        Raises:
-            Busy: Too much for now. `retry_after` is when the call is allowed, `state` "throttled".
-            Unavailable: Redis is unavailable and the policy is "closed".
-            UsageError: An option is invalid, or the cost is more than a burst.
-        """
-        return self._use(key, name, self._throttle_options(options), cost, patience(wait))
-
-    @takes(QuotaKeywords, QuotaOptions)
-    def quota(
-        self, key: str, *, cost: int = 1, name: str | None = None, **options: Unpack[QuotaKeywords]
-    ) -> Throttling:
-        """Count a call of *key*: *limit* units each day, week or month of the calendar.
-
-        Args:
-            key: The key, without the namespace.
-            cost: How many units the call uses, all or none. 0: look, and count nothing.
-            name: What events and errors call the key, as in `hold`.
-
-        Returns:
-            What is left; its `settle` corrects the cost.
-
-        Raises:
-            Busy: Fewer units are left. `retry_after` is when the period ends, `state` "throttled".
-            Unavailable: Redis is unavailable and the policy is "closed".
-            UsageError: An option is invalid, or the cost is more than the limit.
-        """
-        return self._use(key, name, self._quota_options(options), cost, 0.0)
-
-    def _use(
-        self,
-        key: str,
-        name: str | None,
-        options: ThrottleOptions | QuotaOptions,
-        cost: int,
-        wait: float,
-    ) -> Throttling:
-        data = expand(self._settings.namespace, key)
-        call = UsageCall(data, key, name, options, options.check_cost(cost), wait)
-        outcome = throttle(self._leases, call)
-        if not outcome.passed:
-            raise call.busy(outcome)
-        return Throttling(self._leases, call, outcome)
-
-    def _throttle(
-        self, key: str, name: str, options: ThrottleKeywords, cost: int
-    ) -> UsageOutcome:
-        """Count a call for an integration, which reports to its clients how many calls are left."""
-        chosen = self._throttle_options(options)
-        data = expand(self._settings.namespace, key)
-        call = UsageCall(data, key, name, chosen, chosen.check_cost(cost))
-        return throttle(self._leases, call)
-
-    @takes(ThrottleKeywords, ThrottleOptions)
-    def throttled(
-        self,
-        template: str,
-        *,
-        wait: Seconds = 0,
-        busy: OnBusy | None = None,
-        **options: Unpack[ThrottleKeywords],
-    ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-        """Limit the calls for each key: `@dibs.throttled("sms:{user}", limit=5, per=60)`.
-
-        Args:
-            template: The key, with fields for the arguments of the call.
-            wait: How long a call waits for its turn.
-            busy: As in `exclusive`.
-
-        Raises:
-            UsageError: An option is invalid, or the function lacks a field.
-        """
-        chosen = self._throttled_options(options)
-        waits = patience(wait)
-
-        def decorate(
-            function: Callable[P, T],
-        ) -> Callable[P, T]:
-            check_function(function)
-            namespace = self._settings.namespace
-            return throttled(function, self._leases, namespace, template, chosen, waits, busy)
-
-        return decorate
 
     # ---- leader
 
@@ -669,6 +552,8 @@ class Dibs(Caching):
         Calls of `once` functions whose callers were cancelled are waited for, 10 s at most; then
         they are cancelled.
         """
+        if not self._store.is_closed:
+            self._store.binding.enter()
         try:
             self._leases.calls.finish(_DRAIN)
             self._leases.following.stop()

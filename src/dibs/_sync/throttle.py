@@ -3,17 +3,27 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar, Unpack
 
 from .._core.capabilities import Use, must_allow
 from .._core.connection import Outage
-from .._core.keys import Template, answering, expand, public_name
+from .._core.keys import (
+    OnBusy,
+    Seconds,
+    Template,
+    answering,
+    expand,
+    patience,
+    public_name,
+)
 from .._core.lease import about_key, secret_of
-from .._core.request import Request
+from .._core.options import Remembered, Settings, takes
 from .._core.throttle import (
     UNGUARDED_USAGE,
     ClockElsewhere,
+    QuotaKeywords,
     QuotaOptions,
+    ThrottleKeywords,
     ThrottleOptions,
     UsageOutcome,
     quota_request,
@@ -24,7 +34,7 @@ from .._core.throttle import (
     window_request,
 )
 from .._system import time
-from .._threads import maybe_await, monotonic, sleep
+from .._threads import check_function, maybe_await, monotonic, sleep
 from ..errors import Busy, UsageError
 from .leases import Leases
 
@@ -144,7 +154,7 @@ def _ask(leases: Leases, call: UsageCall, change: Settlement | None) -> UsageOut
     """Send one request: to count *call*, or to change what was counted."""
     store = leases.store
     now = monotonic()
-    store.must_be_open()
+    store.enter()
     try:
         engine = store.transport.engine
         if engine is None:
@@ -181,7 +191,7 @@ def _send(
         )
     else:
         request = throttle_request(key, token, options, change.cost - change.before, None)
-    return read_throttle(leases.store.ask(request, now))
+    return leases.store.read(read_throttle, leases.store.ask(request, now))
 
 
 def _send_quota(
@@ -195,13 +205,16 @@ def _send_quota(
     cost = call.cost if change is None else change.cost - change.before
     period = None if change is None else change.outcome.period
 
-    def request_at(moment: float) -> Request:
-        return quota_request(call.key, token, options, moment, cost, period)
+    def count(moment: float) -> UsageOutcome | ClockElsewhere:
+        request = quota_request(call.key, token, options, moment, cost, period)
+        return leases.store.read(read_quota, leases.store.ask(request, now))
 
-    try:
-        return read_quota(leases.store.ask(request_at(time()), now))
-    except ClockElsewhere as elsewhere:  # this machine's clock is days away from the server's
-        return read_quota(leases.store.ask(request_at(elsewhere.now), now))
+    outcome = count(time())
+    if isinstance(outcome, ClockElsewhere):  # this machine's clock is days away from the server's
+        outcome = count(outcome.now)
+    if isinstance(outcome, ClockElsewhere):
+        raise Outage("the clock of the server jumps", sent=True, code="protocol")
+    return outcome
 
 
 def throttled(
@@ -230,3 +243,122 @@ def throttled(
         return maybe_await(answer(error, args, kwargs))
 
     return counted
+
+
+class Counting:
+    """The verbs that count what is used of a key."""
+
+    def __init__(self, settings: Settings, leases: Leases) -> None:
+        self._counted_namespace = settings.namespace
+        self._counted_leases = leases
+        throttling = functools.partial(ThrottleOptions, settings)
+        self._throttle_options = Remembered(Counting.throttle, throttling)
+        self._throttled_options = Remembered(Counting.throttled, throttling)
+        quota = functools.partial(QuotaOptions, settings)
+        self._quota_options = Remembered(Counting.quota, quota)
+
+    @takes(ThrottleKeywords, ThrottleOptions)
+    def throttle(
+        self,
+        key: str,
+        *,
+        cost: int = 1,
+        wait: Seconds = 0,
+        name: str | None = None,
+        **options: Unpack[ThrottleKeywords],
+    ) -> Throttling:
+        """Count a call of *key*: *limit* units each *per*, with a burst.
+
+        Args:
+            key: The key, without the namespace.
+            cost: How many units the call uses, all or none. 0: look, and count nothing.
+            wait: How long to wait for a turn. Those who wait are served in order of arrival.
+            name: What events and errors call the key, as in `hold`.
+
+        Returns:
+            What is left; its `settle` corrects the cost.
+
+        Raises:
+            Busy: Too much for now. `retry_after` is when the call is allowed, `state` "throttled".
+            Unavailable: Redis is unavailable and the policy is "closed".
+            UsageError: An option is invalid, or the cost is more than a burst.
+        """
+        return self._use(key, name, self._throttle_options(options), cost, patience(wait))
+
+    @takes(QuotaKeywords, QuotaOptions)
+    def quota(
+        self, key: str, *, cost: int = 1, name: str | None = None, **options: Unpack[QuotaKeywords]
+    ) -> Throttling:
+        """Count a call of *key*: *limit* units each day, week or month of the calendar.
+
+        Args:
+            key: The key, without the namespace.
+            cost: How many units the call uses, all or none. 0: look, and count nothing.
+            name: What events and errors call the key, as in `hold`.
+
+        Returns:
+            What is left; its `settle` corrects the cost.
+
+        Raises:
+            Busy: Fewer units are left. `retry_after` is when the period ends, `state` "throttled".
+            Unavailable: Redis is unavailable and the policy is "closed".
+            UsageError: An option is invalid, or the cost is more than the limit.
+        """
+        return self._use(key, name, self._quota_options(options), cost, 0.0)
+
+    def _use(
+        self,
+        key: str,
+        name: str | None,
+        options: ThrottleOptions | QuotaOptions,
+        cost: int,
+        wait: float,
+    ) -> Throttling:
+        data = expand(self._counted_namespace, key)
+        call = UsageCall(data, key, name, options, options.check_cost(cost), wait)
+        outcome = throttle(self._counted_leases, call)
+        if not outcome.passed:
+            raise call.busy(outcome)
+        return Throttling(self._counted_leases, call, outcome)
+
+    def _throttle(
+        self, key: str, name: str, options: ThrottleKeywords, cost: int
+    ) -> UsageOutcome:
+        """Count a call for an integration, which reports to its clients how many calls are left."""
+        chosen = self._throttle_options(options)
+        data = expand(self._counted_namespace, key)
+        call = UsageCall(data, key, name, chosen, chosen.check_cost(cost))
+        return throttle(self._counted_leases, call)
+
+    @takes(ThrottleKeywords, ThrottleOptions)
+    def throttled(
+        self,
+        template: str,
+        *,
+        wait: Seconds = 0,
+        busy: OnBusy | None = None,
+        **options: Unpack[ThrottleKeywords],
+    ) -> Callable[[Callable[P, T]], Callable[P, T]]:
+        """Limit the calls for each key: `@dibs.throttled("sms:{user}", limit=5, per=60)`.
+
+        Args:
+            template: The key, with fields for the arguments of the call.
+            wait: How long a call waits for its turn.
+            busy: As in `exclusive`.
+
+        Raises:
+            UsageError: An option is invalid, or the function lacks a field.
+        """
+        chosen = self._throttled_options(options)
+        waits = patience(wait)
+
+        def decorate(
+            function: Callable[P, T],
+        ) -> Callable[P, T]:
+            check_function(function)
+            namespace = self._counted_namespace
+            return throttled(
+                function, self._counted_leases, namespace, template, chosen, waits, busy
+            )
+
+        return decorate

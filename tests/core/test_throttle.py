@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from dibs import UsageError
 from dibs._core.options import Settings
 from dibs._core.request import OddReply
 from dibs._core.throttle import (

@@ -3,7 +3,7 @@
 FIRST_WITH_MORE = 1000
 """From this seed on a full server and wrong clocks are faults of every workload."""
 FIXED = range(FIRST_WITH_MORE, FIRST_WITH_MORE + 60)
-"""These of each workload."""
+"""These of each workload; `make test` has the first of them."""
 
 KNOWN: dict[str, tuple[int, ...]] = {}
 """Seeds among them that show a known defect; they are left out until it is fixed."""

@@ -13,6 +13,7 @@ from dibs.errors import LeaseLost, UsageError
 
 class Waiting:
     def __init__(self, key: str, since: float = 0.0, *, lost: bool = False) -> None:
+        self.owner: object = None
         self.key = key.encode()
         self.since = since
         self.lost = lost
@@ -93,8 +94,8 @@ def test_what_waits_can_be_taken_back_once() -> None:
     unit.add(lease)
     unit.put(value)
     unit.call(function)
-    assert unit.pending(b"a") is lease is unit._leases[0]
-    assert unit.pending(b"b") is None
+    assert unit.pending(None, b"a") is lease is unit._leases[0]
+    assert unit.pending(None, b"b") is None
     for each in (lease, value, function):
         assert unit.take_back(each) and not unit.take_back(each)
     assert unit.first is None
@@ -112,10 +113,11 @@ def test_what_waits_for_a_savepoint_waits_for_what_is_around_it() -> None:
     inner.put(waiting[0])
     inner.call(waiting[1])
     inner.add(waiting[2])
-    inner.loaded[b"x"] = 1
-    inner.invalidated.add(b"y")
+    inner.loaded[None, b"x"] = 1
+    inner.invalidated.add((None, b"y"))
     inner.hand_to(outer)
-    assert inner.first is None and outer.loaded == {b"x": 1} and outer.invalidated == {b"y"}
+    assert outer.has_changed(None, b"y", ()) and not outer.has_changed(1, b"y", ())
+    assert inner.first is None and outer.loaded == {(None, b"x"): 1}
     assert seen == waiting == outer.effects()
     outer.decide("committed")
     assert around(inner) is None

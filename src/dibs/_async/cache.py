@@ -89,10 +89,12 @@ class AsyncCache:
         self._store.enter()
         called_at = monotonic()
         if use.has_begun and (unit := current()) is not None:
-            if key in unit.loaded:
-                return unit.loaded[key]
+            if (self._leases, key) in unit.loaded:
+                return unit.loaded[self._leases, key]
             request = LoadRequest(keys, function, args, kwargs)
-            return await self._join_or_start(request, unit.loads, called_at, force=False)
+            return await self._join_or_start(
+                request, unit.loads_of(self._leases), called_at, force=False
+            )
         if options.local:
             value = self._reader.local.get(key, called_at)
             if value is not ABSENT:
@@ -127,14 +129,14 @@ class AsyncCache:
 
     async def _share_flight(self, request: LoadRequest, called_at: float) -> Any:
         unit = current() if use.has_begun else None
-        flights = self._memory.flights if unit is None else unit.loads
+        flights = self._memory.flights if unit is None else unit.loads_of(self._leases)
         return await self._share(request, flights, called_at, force=False)
 
     async def refresh(self, request: LoadRequest) -> Any:
         """The value, loaded now (by us, or by a caller who has just begun)."""
         self._store.enter()
         unit = current() if use.has_begun else None
-        flights = self._memory.refreshes if unit is None else unit.loads
+        flights = self._memory.refreshes if unit is None else unit.loads_of(self._leases)
         return await self._join_or_start(request, flights, monotonic(), force=True)
 
     async def peek(self, keys: CacheKeys) -> Found[Any] | None:
@@ -158,7 +160,7 @@ class AsyncCache:
         if use.has_begun and (unit := current()) is not None:
             storing = self._when_committed(self._put, keys, payload)
             if unit.put(AsyncEffect(self._leases, keys.key, monotonic(), storing)):
-                unit.loaded[keys.key] = value
+                unit.loaded[self._leases, keys.key] = value
                 return True
         return await self._put(keys, payload)
 
@@ -252,8 +254,8 @@ class AsyncCache:
                 self._events.emit("outage", name, cause=outage.cause)
             self._changed(key, forget)
 
-        unit.forget(forget)
-        unit.invalidated.add(key)
+        unit.forget(self._leases, forget)
+        unit.invalidated.add((self._leases, key))
         unit.put(AsyncEffect(self._leases, key, monotonic(), delete))
 
     def _changed(self, key: bytes, value: bytes | None) -> None:
@@ -366,8 +368,8 @@ class AsyncCache:
         """
         options, keys = request.options, request.keys
         unit = current() if use.has_begun else None
-        is_waiting = unit is not None and force and keys.key in unit.loaded
-        if unit is not None and (is_waiting or unit.has_changed(keys.key, keys.tags)):
+        is_waiting = unit is not None and force and (self._leases, keys.key) in unit.loaded
+        if unit is not None and (is_waiting or unit.has_changed(self._leases, keys.key, keys.tags)):
             return await self._loader.load_inside(request, unit)
         token = self._leases.new_token()
         waited = poisoned = False

@@ -468,7 +468,7 @@ async def _ask(leases: AsyncLeases, submission: ClaimCall) -> ClaimOutcome:
     call, options, seen, note, secret, table = submission
     if secret is not None:
         return await _resume(leases, call, options, secret)
-    if use.has_begun and isinstance(ending := pending(call.key, current()), AsyncEnding):
+    if use.has_begun and isinstance(ending := pending(leases, call.key, current()), AsyncEnding):
         return await _again(leases, submission, ending)
     known = leases.known_record(call.key)
     if known is not None:  # it runs in this process: no request is needed

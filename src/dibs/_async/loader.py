@@ -311,13 +311,15 @@ class AsyncLoader:
     async def load_inside(self, request: LoadRequest, unit: Unit) -> LoadAnswer:
         """Our own load, for the transaction of *unit* alone: what is stored may be older."""
         keys, since = request.keys, monotonic()
-        before = unit.value(keys.key)
+        before = unit.value(self._leases, keys.key)
         if isinstance(before, AsyncStoring) and unit.take_back(before):
             await before.carry_out("rolled_back")
         self._events.emit("miss", keys.name)
         value = await self.call(keys, "miss", request.load)
         self._events.emit("loaded", keys.name, took=monotonic() - since)
-        unit.loaded[keys.key] = value = packed(keys.options.codec, value, keys.name)[1]
+        unit.loaded[self._leases, keys.key] = value = packed(keys.options.codec, value, keys.name)[
+            1
+        ]
         return LoadAnswer(value, math.inf)
 
     async def degrade(self, request: LoadRequest, cause: str) -> LoadAnswer:

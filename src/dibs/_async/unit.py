@@ -44,6 +44,7 @@ class AsyncEffect:
         since: float,
         work: Callable[[Outcome], Coroutine[Any, Any, Any]],
     ) -> None:
+        self.owner: object = leases
         self.key = key
         self.since = since
         self.kind = KIND
@@ -282,22 +283,22 @@ def wait_for_unit(leases: AsyncLeases, lease: LeaseState, keep: object = None) -
     return True
 
 
-def is_waiting(lease: LeaseState) -> bool:
+def is_waiting(leases: AsyncLeases, lease: LeaseState) -> bool:
     """Whether *lease* was released, and waits for the end of its unit."""
-    effect = pending(lease.call.key, lease.home)
+    effect = pending(leases, lease.call.key, lease.home)
     return isinstance(effect, AsyncRelease) and effect.lease is lease
 
 
 async def release(leases: AsyncLeases, lease: LeaseState) -> bool:
     """End it, or have it end with its unit. False: it was lost, or released before."""
-    if is_waiting(lease):
+    if is_waiting(leases, lease):
         return False
     return wait_for_unit(leases, lease) or await leases.end(lease)
 
 
 async def take(leases: AsyncLeases, call: HoldCall, unit: Unit | None) -> Any:
     """What `leases.take` returns; a lease that waits in *unit*, or around it, is continued."""
-    effect = pending(call.key, unit)
+    effect = pending(leases, call.key, unit)
     if isinstance(effect, AsyncRelease) and effect.fits(call):
         lease = await continued(leases, call, effect, effect.lease)
         if lease is not None:
@@ -305,10 +306,10 @@ async def take(leases: AsyncLeases, call: HoldCall, unit: Unit | None) -> Any:
     return await leases.take(call)
 
 
-def pending(key: bytes, unit: Unit | None) -> Any:
+def pending(leases: AsyncLeases, key: bytes, unit: Unit | None) -> Any:
     """The lease or claim of *key* that has ended inside *unit*, or around it, and waits."""
     while unit is not None:
-        effect = unit.pending(key)
+        effect = unit.pending(leases, key)
         if effect is not None:
             return effect
         unit = unit.outer

@@ -398,7 +398,7 @@ class AsyncWriter:
         storing = AsyncStoring(self._leases, self, result, took, since)
         if not unit.put(storing):
             return result
-        unit.loaded[result.keys.key] = result.value
+        unit.loaded[self._leases, result.keys.key] = result.value
         return LoadAnswer(result.value, monotonic())
 
     def _packed(

@@ -28,8 +28,17 @@ NO_TRANSACTION = (
 )
 
 
+Place = tuple[object, bytes]
+"""A key, and the client whose key it is: another one may be of another server."""
+
+
 class Effect(Protocol):
     """What others see when the unit has ended."""
+
+    @property
+    def owner(self) -> object:
+        """The client whose effect it is."""
+        ...
 
     @property
     def key(self) -> bytes:
@@ -67,14 +76,14 @@ class Unit:
         """Where the transaction may end without a word: whether it has."""
         self.watch_savepoint: Callable[[Effect], None] | None = None
         """Called with each effect, to undo it with the savepoint that is open."""
-        self.loaded: dict[bytes, Any] = {}
+        self.loaded: dict[Place, Any] = {}
         """Cached values that were loaded inside, perhaps from rows that only this unit sees."""
-        self.loads: dict[bytes, Any] = {}
-        """Loads that are under way inside, which no one else may join."""
-        self.invalidated: set[bytes] = set()
+        self.loads: dict[object, dict[bytes, Any]] = {}
+        """Loads of each client that are under way inside, which no one else may join."""
+        self.invalidated: set[Place] = set()
         """Values and tags: what others store meanwhile may be older than what is written here."""
         self._leases: list[Effect] = []
-        self._values: dict[bytes, Effect] = {}
+        self._values: dict[Place, Effect] = {}
         """The last one for each key: what is invalidated after it was loaded is not stored."""
         self._calls: list[Effect] = []
 
@@ -101,25 +110,35 @@ class Unit:
         """Have a change of a cached value wait, in place of what waits for that key."""
         if not self.is_open:
             return False
-        self._values[effect.key] = effect
+        place = effect.owner, effect.key
+        self._values[place] = effect
         if self.outcome is not None:  # meanwhile, in another thread
-            return self._values.pop(effect.key, None) is None
+            return self._values.pop(place, None) is None
         if self.watch_savepoint is not None:
             self.watch_savepoint(effect)
         return True
 
-    def value(self, key: bytes) -> Effect | None:
+    def value(self, owner: object, key: bytes) -> Effect | None:
         """The change of the cached value of *key* that waits."""
-        return self._values.get(key)
+        return self._values.get((owner, key))
 
-    def has_changed(self, key: bytes, tags: Iterable[bytes]) -> bool:
+    def has_changed(self, owner: object, key: bytes, tags: Iterable[bytes]) -> bool:
         """Whether a cached value was invalidated inside, so that a stored one may be old."""
-        return key in self.invalidated or not self.invalidated.isdisjoint(tags)
+        changed = self.invalidated
+        return bool(changed) and any((owner, each) in changed for each in (key, *tags))
 
-    def forget(self, key: bytes | None) -> None:
+    def loads_of(self, owner: object) -> dict[bytes, Any]:
+        """The loads of a client that are under way inside."""
+        return self.loads.setdefault(owner, {})
+
+    def forget(self, owner: object, key: bytes | None) -> None:
         """Forget what was loaded inside. None: all, for it may have a tag."""
-        for values in (self.loaded, self.loads):
-            values.clear() if key is None else values.pop(key, None)
+        if key is None:
+            self.loaded.clear()
+            self.loads.clear()
+        else:
+            self.loaded.pop((owner, key), None)
+            self.loads_of(owner).pop(key, None)
 
     def _wait(self, effect: Effect, effects: list[Effect]) -> bool:
         if not self.is_open:
@@ -131,14 +150,16 @@ class Unit:
             self.watch_savepoint(effect)
         return True
 
-    def pending(self, key: bytes) -> Effect | None:
+    def pending(self, owner: object, key: bytes) -> Effect | None:
         """A lease or claim of *key* that has ended inside, and waits."""
-        return next((each for each in list(self._leases) if each.key == key), None)
+        waiting = list(self._leases)
+        return next((each for each in waiting if each.key == key and each.owner is owner), None)
 
     def take_back(self, effect: Effect) -> bool:
         """Let *effect* not wait any more. False: it does not wait here."""
-        if self._values.get(effect.key) is effect:
-            return self._values.pop(effect.key, None) is not None
+        place = effect.owner, effect.key
+        if self._values.get(place) is effect:
+            return self._values.pop(place, None) is not None
         for effects in (self._leases, self._calls):
             try:
                 effects.remove(effect)
@@ -183,7 +204,7 @@ class Unit:
         """
         values = [self._values.pop(key) for key in list(self._values)]
         leases = sorted(_emptied(self._leases), key=lambda each: each.since, reverse=True)
-        self.forget(None)
+        self.forget(None, None)
         self.invalidated.clear()
         return [*values, *_emptied(self._calls), *leases]
 

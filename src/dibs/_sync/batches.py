@@ -101,14 +101,16 @@ class Batches:
     ) -> dict[Any, Any]:
         """The same inside a transaction, whose loads no one else may join."""
         values = {
-            item: unit.loaded[keys.key]
+            item: unit.loaded[self._leases, keys.key]
             for item, keys in many.keys.items()
-            if keys.key in unit.loaded
+            if (self._leases, keys.key) in unit.loaded
         }
         known, changed = dict[Any, CacheKeys](), dict[Any, CacheKeys]()
         for item, keys in many.keys.items():
             if item not in values:
-                (changed if unit.has_changed(keys.key, keys.tags) else known)[item] = keys
+                (changed if unit.has_changed(self._leases, keys.key, keys.tags) else known)[
+                    item
+                ] = keys
         values |= self._read(many._replace(keys=known), called_at)
         answers: dict[Any, LoadAnswer | Exception | None] = {}
         if missing := [item for item in known if item not in values]:
@@ -129,7 +131,7 @@ class Batches:
         for item, value in zip(items, picked(many.name, items, loaded), strict=True):
             answers[item] = answer = self._unstored(many, value)
             if isinstance(answer, LoadAnswer):
-                unit.loaded[changed[item].key] = answer.value
+                unit.loaded[self._leases, changed[item].key] = answer.value
         return answers
 
     def _value_of(

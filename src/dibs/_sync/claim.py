@@ -469,7 +469,7 @@ def _ask(leases: Leases, submission: ClaimCall) -> ClaimOutcome:
     call, options, seen, note, secret, table = submission
     if secret is not None:
         return _resume(leases, call, options, secret)
-    if use.has_begun and isinstance(ending := pending(call.key, current()), Ending):
+    if use.has_begun and isinstance(ending := pending(leases, call.key, current()), Ending):
         return _again(leases, submission, ending)
     known = leases.known_record(call.key)
     if known is not None:  # it runs in this process: no request is needed

@@ -45,6 +45,7 @@ class Effect:
         since: float,
         work: Callable[[Outcome], Any],
     ) -> None:
+        self.owner: object = leases
         self.key = key
         self.since = since
         self.kind = KIND
@@ -283,22 +284,22 @@ def wait_for_unit(leases: Leases, lease: LeaseState, keep: object = None) -> boo
     return True
 
 
-def is_waiting(lease: LeaseState) -> bool:
+def is_waiting(leases: Leases, lease: LeaseState) -> bool:
     """Whether *lease* was released, and waits for the end of its unit."""
-    effect = pending(lease.call.key, lease.home)
+    effect = pending(leases, lease.call.key, lease.home)
     return isinstance(effect, Release) and effect.lease is lease
 
 
 def release(leases: Leases, lease: LeaseState) -> bool:
     """End it, or have it end with its unit. False: it was lost, or released before."""
-    if is_waiting(lease):
+    if is_waiting(leases, lease):
         return False
     return wait_for_unit(leases, lease) or leases.end(lease)
 
 
 def take(leases: Leases, call: HoldCall, unit: Unit | None) -> Any:
     """What `leases.take` returns; a lease that waits in *unit*, or around it, is continued."""
-    effect = pending(call.key, unit)
+    effect = pending(leases, call.key, unit)
     if isinstance(effect, Release) and effect.fits(call):
         lease = continued(leases, call, effect, effect.lease)
         if lease is not None:
@@ -306,10 +307,10 @@ def take(leases: Leases, call: HoldCall, unit: Unit | None) -> Any:
     return leases.take(call)
 
 
-def pending(key: bytes, unit: Unit | None) -> Any:
+def pending(leases: Leases, key: bytes, unit: Unit | None) -> Any:
     """The lease or claim of *key* that has ended inside *unit*, or around it, and waits."""
     while unit is not None:
-        effect = unit.pending(key)
+        effect = unit.pending(leases, key)
         if effect is not None:
             return effect
         unit = unit.outer

@@ -399,7 +399,7 @@ class Writer:
         storing = Storing(self._leases, self, result, took, since)
         if not unit.put(storing):
             return result
-        unit.loaded[result.keys.key] = result.value
+        unit.loaded[self._leases, result.keys.key] = result.value
         return LoadAnswer(result.value, monotonic())
 
     def _packed(

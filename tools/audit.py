@@ -12,7 +12,6 @@ import argparse
 import json
 import re
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -96,6 +95,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser.add_argument("--offline", action="store_true", help="do not ask for advisories")
     parser.add_argument("--index", default=INDEX, help="where the JSON API of PyPI is")
     options = parser.parse_args(arguments)
+    index: str = options.index
     files = sorted((root / "requirements").glob("*.txt"))
     found = [line for path in files for line in unpinned(path)]
     workflows = sorted((root / ".github/workflows").glob("*.yml"))
@@ -105,11 +105,12 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     if not options.offline:
         try:
             with ThreadPoolExecutor(8) as pool:
-                for each in pool.map(lambda pin: advisories(options.index, *pin), known):
-                    found += each
+                looks = [pool.submit(advisories, index, name, version) for name, version in known]
+                for look in looks:
+                    found += look.result()
             asked = len(known)
         except (OSError, ValueError, KeyError) as error:
-            print(f"advisories were not looked up: {options.index}: {error}", file=sys.stderr)
+            print(f"advisories were not looked up: {index}: {error}", file=sys.stderr)
     print("\n".join(found) or "nothing found", end="\n")
     print(f"{len(known)} pins of {len(files)} files, {asked} looked up; {len(workflows)} workflows")
     return 1 if found else 2 if not (asked or options.offline) else 0

@@ -423,7 +423,10 @@ def session_value(cookies: str, name: str) -> str | None:
     if name not in cookies:
         return ""
     pairs = [each.partition("=") for each in cookies.split(";")]
-    found = [value for each, _, value in pairs if each.strip() == name]
+    named = [(each, value) for each, _, value in pairs if each.strip() == name]
+    if any(each.strip(" \t") != name for each, _ in named):
+        return None  # to some, other white space is a part of the name
+    found = [value for _, value in named]
     if '"' in cookies:
         quoted = _COOKIE.findall(cookies)
         if found != [value for each, value in quoted if each.strip() == name]:

@@ -51,6 +51,20 @@ def test_only_one_module_asks_for_the_time_and_for_randomness() -> None:
                 assert not {alias.name for alias in node.names} & taken, path
 
 
+def test_locks_and_threads_are_made_by_one_module() -> None:
+    """A signal handler that raises can leave those of `threading` taken, or never begun."""
+    made = {"Barrier", "Condition", "Event", "Lock", "RLock", "Semaphore", "Thread", "Timer"}
+    try_locked = {"_forks.py", "_threads.py"}  # their plain locks are taken by `try_lock`
+    for path in modules():
+        if path.name == "_locks.py" or {"doctor", "testing"} & set(path.parts):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(name := node.func, ast.Attribute):
+                is_made = isinstance(name.value, ast.Name) and name.value.id == "threading"
+                allowed = {"Lock"} if path.name in try_locked else set[str]()
+                assert not (is_made and name.attr in made - allowed), (path, name.attr)
+
+
 def test_the_public_api_is_small() -> None:
     """At most sixteen names, in order, all of them there."""
     assert len(dibs.__all__) <= 16

@@ -36,7 +36,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("pure core", ("dibs._core",)),
     (
         "for every layer",
-        ("dibs.claims", "dibs.events", "dibs.errors", "dibs._forks", "dibs._system"),
+        ("dibs.claims", "dibs.events", "dibs.errors", "dibs._forks", "dibs._locks", "dibs._system"),
     ),
 )
 """From the top. An import goes down, or stays in its package."""
@@ -55,6 +55,7 @@ CLIENTS = {
     "dibs._core",
     *("dibs._forks", "dibs._process", "dibs._system", *FACTS),
 }
+THREADS = {"dibs._locks", "dibs._system"}
 MAY_IMPORT: dict[str, set[str]] = {
     "apps.playground": {*USERS, "apps.weamind", "apps.orders", "apps.menu", "local_line"},
     "apps.weamind": {*USERS, "local_line"},
@@ -85,6 +86,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "dibs._server",
         "dibs._core",
         "dibs._forks",
+        "dibs._locks",
     },
     "dibs._process": {"dibs._core", "dibs.events", "dibs._system"},
     "dibs._tally": {"dibs.events", "dibs.errors", "dibs._forks"},
@@ -92,17 +94,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dibs._http": {"dibs._core", "dibs.errors"},
     "dibs._async": {*CLIENTS, "dibs._tasks"},
     "dibs._sync": {*CLIENTS, "dibs._threads"},
-    "dibs._events": {"dibs._core", "dibs.errors", "dibs.events", "dibs._system"},
-    "dibs._tasks": {"dibs._transport", "dibs._core", "dibs.errors", "dibs._system"},
-    "dibs._threads": {"dibs._transport", "dibs._core", "dibs.errors", "dibs._system"},
-    "dibs._transport": {"dibs._server", "dibs._core", "dibs._forks", "dibs.errors", "dibs._system"},
+    "dibs._events": {"dibs._core", "dibs.errors", "dibs.events", *THREADS},
+    "dibs._tasks": {"dibs._transport", "dibs._core", "dibs.errors", *THREADS},
+    "dibs._threads": {"dibs._transport", "dibs._core", "dibs.errors", *THREADS},
+    "dibs._transport": {"dibs._server", "dibs._core", "dibs._forks", "dibs.errors", *THREADS},
     "dibs._databases": {"dibs._core", "dibs.errors"},
-    "dibs._server": {"dibs._core", "dibs.errors"},
+    "dibs._server": {"dibs._core", "dibs._locks", "dibs.errors"},
     "dibs._core": {"dibs.errors"},
     "dibs.claims": set(),
     "dibs.events": {"dibs.errors"},
     "dibs.errors": set(),
-    "dibs._forks": set(),
+    "dibs._forks": {"dibs._locks"},
+    "dibs._locks": {"dibs._system"},
     "dibs._system": set(),
 }
 """Which packages a package may import, beside itself."""

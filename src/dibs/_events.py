@@ -2,13 +2,13 @@
 
 import logging
 import math
-import threading
 from collections import deque
 from contextvars import ContextVar
 from typing import Any, cast
 
 from ._core.causes import cause_for
 from ._core.lease import HoldCall, Holding, LeaseState
+from ._locks import Guard
 from ._system import monotonic, time
 from .errors import Cause
 from .events import (
@@ -64,7 +64,7 @@ class OutageLog:
         self._cause = Cause("")
         self._touched_at = 0.0
         self._unguarded = 0
-        self._guard = threading.RLock()
+        self._guard = Guard()
 
     def began(self, cause: Cause, now: float) -> None:
         """A server stopped answering."""

@@ -6,10 +6,13 @@ holds it during the fork.
 """
 
 import codecs
+import contextlib
 import os
 import threading
 import weakref
 from typing import Protocol
+
+from ._locks import Guard
 
 # Name resolution imports this codec at its first use, on a thread that opens a connection. A module
 # is locked while it is imported: a child that is forked at that moment could resolve no name.
@@ -46,36 +49,23 @@ class RenewedLock:
 
     def open(self) -> None:
         """Create the lock: at construction, and in a forked child."""
-        self._lock = threading.Lock()
-
-    def acquire(self, *, blocking: bool) -> bool:
-        """False: another thread has it."""
-        return self._lock.acquire(blocking=blocking)
-
-    def release(self) -> None:
-        """Let others have it."""
-        self._lock.release()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        self.lock = threading.Lock()
+        """Taken by `try_lock`, and released, in one function."""
 
 
-_locks: set["weakref.ref[threading.RLock]"] = set()
-_taken: list[threading.RLock] = []
+_locks: set["weakref.ref[Guard]"] = set()
+_taken: list[Guard] = []
 """What the thread that forks has taken."""
 
 
-def fork_safe_lock() -> threading.RLock:
+def fork_safe_lock() -> Guard:
     """A lock that a fork waits for: in the child it is free.
 
     For short calls, also of other libraries, whose locks cannot be recreated: while no thread
     has this lock, none is inside them on our behalf. Re-entrant, because a signal handler may
     interrupt the thread that has it.
     """
-    lock = threading.RLock()
+    lock = Guard()
     _locks.add(weakref.ref(lock, _locks.discard))
     return lock
 
@@ -85,15 +75,16 @@ def _take_locks() -> None:
     # In one order: two threads may fork at the same time.
     locks = sorted([lock for lock in candidates if lock is not None], key=id)
     for lock in locks:
-        lock.acquire()
-    _taken[:] = locks
+        # A `for`, because Python does not look for signals between its steps; see `_locks.py`.
+        for _ in iter(lock.acquire, None):
+            _taken.append(lock)
+            break
 
 
 def _give_locks_back() -> None:
-    locks = _taken[:]
-    _taken.clear()
-    for lock in locks:
-        lock.release()
+    with contextlib.suppress(IndexError):
+        for lock in iter(_taken.pop, None):
+            lock.release()
 
 
 if hasattr(os, "register_at_fork"):

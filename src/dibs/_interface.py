@@ -25,6 +25,7 @@ from ._core.inspection import (
     shorten,
     token_hint,
 )
+from ._core.jobs import fetched_by
 from ._core.keys import Seconds, Template, answering, fingerprint, seconds
 from ._core.lease import UNGUARDED, token_for
 from ._core.lease import lend as _lend
@@ -35,6 +36,7 @@ from ._core.shapes import returned_type
 from ._core.throttle import ThrottleKeywords, Throttling
 from ._databases import NotOurs, open_in_django
 from ._forks import RenewedLock, fork_safe_lock
+from ._locks import Guard, Signal, start_thread, try_lock
 from ._server.die_with_parent import ended_with_parent
 from .errors import Duplicate, UsageError
 
@@ -42,11 +44,13 @@ if TYPE_CHECKING:
     from ._async.claim import AsyncClaim, AsyncClaiming
     from ._async.client import AsyncDibs
     from ._async.inspector import AsyncInspector
+    from ._async.job_keys import AsyncJobKeys
     from ._async.lease import AsyncLease
     from ._async.within import AsyncWithin, AsyncWork
     from ._sync.claim import Claim, Claiming
     from ._sync.client import Dibs
     from ._sync.inspector import Inspector
+    from ._sync.job_keys import JobKeys
     from ._sync.lease import Lease
     from ._sync.within import Within, Work
 
@@ -58,6 +62,7 @@ if TYPE_CHECKING:
         "AsyncClaim",
         "AsyncClaiming",
         "AsyncInspector",
+        "AsyncJobKeys",
         "AsyncWithin",
         "AsyncWork",
         "Claim",
@@ -65,9 +70,11 @@ if TYPE_CHECKING:
         "ClaimRequest",
         "Claiming",
         "Fire",
+        "Guard",
         "HoldKeywords",
         "How",
         "Inspector",
+        "JobKeys",
         "KeyInfo",
         "KeyKind",
         "NotOurs",
@@ -79,6 +86,7 @@ if TYPE_CHECKING:
         "Replay",
         "Seconds",
         "ServerInfo",
+        "Signal",
         "Template",
         "ThrottleKeywords",
         "Throttling",
@@ -92,10 +100,12 @@ if TYPE_CHECKING:
         "ddl",
         "ended_with_parent",
         "exactly",
+        "fetched_by",
         "fingerprint",
         "fork_safe_lock",
         "inspector",
         "is_shortened",
+        "job_keys",
         "lease_name",
         "lend",
         "next_fires",
@@ -108,9 +118,11 @@ if TYPE_CHECKING:
         "seconds",
         "shorten",
         "shown",
+        "start_thread",
         "throttling",
         "token_hint",
         "transactions",
+        "try_lock",
     ]  # fmt: skip
 
 
@@ -194,6 +206,15 @@ def inspector(dibs: "AsyncDibs") -> "AsyncInspector": ...
 def inspector(dibs: Any) -> Any:
     """Reads what the server of *dibs* holds in its namespace, and frees what a person wants."""
     return dibs._inspector()
+
+
+@overload
+def job_keys(dibs: "Dibs") -> "JobKeys": ...
+@overload
+def job_keys(dibs: "AsyncDibs") -> "AsyncJobKeys": ...
+def job_keys(dibs: Any) -> Any:
+    """What jobs keep beside their claims."""
+    return dibs._job_keys
 
 
 @overload

@@ -11,6 +11,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, ContextVar, copy_context
+from time import sleep as sleep_in_thread
 from typing import Any, ClassVar, TypeVar
 
 import redis.asyncio as redis
@@ -18,6 +19,8 @@ import redis.asyncio as redis
 from ._core.cache import refuse_cycle
 from ._core.causes import cause_for
 from ._core.keys import function_error
+from ._locks import Signal as ThreadSignal
+from ._locks import start_thread
 from ._system import monotonic
 from ._transport.gathering import ends_task, running_loop, start_task
 from ._transport.gathering import gather_tasks as gather
@@ -163,10 +166,8 @@ class LoopWatch:
         _watches.add(self)
         thread = LoopWatch._thread
         if LoopWatch.is_enabled and (thread is None or not thread.is_alive()):
-            thread = threading.Thread(target=_watch_loops, name="dibs loop watch", daemon=True)
-            LoopWatch._thread = thread
             with contextlib.suppress(RuntimeError):  # no thread to be had: nothing is reported
-                thread.start()
+                LoopWatch._thread = start_thread(_watch_loops, "dibs loop watch")
 
     def end(self) -> None:
         """Stop: nothing is left to renew."""
@@ -193,7 +194,7 @@ class LoopWatch:
         It waits in slices: a process that was stopped, with this thread in it, loses only one of
         them.
         """
-        answer = threading.Event()
+        answer = ThreadSignal()
         try:
             assert self._loop is not None
             self._loop.call_soon_threadsafe(answer.set)
@@ -212,9 +213,8 @@ _BLOCKED = (
 
 
 def _watch_loops() -> None:
-    pause = threading.Event()
     while _watches:
-        pause.wait(_LOOK_EVERY)
+        sleep_in_thread(_LOOK_EVERY)
         try:
             for watch in list(_watches):
                 watch.look()
@@ -257,7 +257,7 @@ _LOST = "a lease of dibs was lost"
 class Body:
     """The task inside a `with` block: it is cancelled when its lease is lost."""
 
-    __slots__ = ("_before", "_cancelled", "_task", "is_stopped")
+    __slots__ = ("_before", "_cancelled", "_has_moved", "_task", "is_stopped")
 
     def __init__(self) -> None:
         task = asyncio.current_task()
@@ -267,12 +267,18 @@ class Body:
         self._cancelled: asyncio.CancelledError | None = None
         self.is_stopped = False
         """We have stopped it, so that it must `leave`."""
+        self._has_moved = False
+        """The task that entered it had ended: the body learns of the loss when it leaves."""
 
     def stop(self) -> None:
         """Cancel the body now."""
         task = None if self._task is None else self._task()
-        if task is not None and not self.is_stopped and not task.get_loop().is_closed():
-            self.is_stopped = True
+        if self.is_stopped or (task is not None and task.get_loop().is_closed()):
+            return
+        self.is_stopped = True
+        if task is None or task.done():  # an exit stack was handed to another task
+            self._has_moved = True
+        else:
             task.cancel(_LOST)
 
     async def leave(self, error: BaseException | None) -> bool:
@@ -281,6 +287,8 @@ class Body:
         False also if another caller cancels the task as well: that cancellation goes first.
         Where it has arrived here, `resume` raises it again.
         """
+        if self._has_moved:
+            return not isinstance(error, asyncio.CancelledError)
         task = None if self._task is None else self._task()
         if not self.is_stopped or task is None:
             return False

@@ -5,6 +5,7 @@ import inspect
 import math
 import socket
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from time import sleep
@@ -15,13 +16,13 @@ import redis
 from ._core.cache import refuse_cycle
 from ._core.causes import cause_for
 from ._core.keys import function_error
+from ._locks import Guard, Signal, start_thread, try_lock
 from ._system import monotonic
 from ._transport import redis_internals
 from ._transport.gathering import ends_thread as ends_task
 from ._transport.gathering import gather_in_turn as gather
 from ._transport.gathering import gather_threads_until as gather_until
 from ._transport.pooled import PooledTransport as Transport
-from ._transport.waking import Signal
 from .errors import Unavailable, UsageError
 
 __all__ = [
@@ -67,10 +68,6 @@ _WRONG_KIND = (
 )
 
 
-Guard = threading.RLock
-"""What two threads must not change at once. Re-entrant: a signal handler may use dibs as well."""
-
-
 class Background:
     """A background thread, one at a time, that ends by itself or by `stop`."""
 
@@ -83,14 +80,12 @@ class Background:
 
     def start(self, work: Callable[[], None]) -> None:
         """Start *work*. RuntimeError: the system has no thread for it."""
-        self._thread = threading.Thread(target=work, name=self._name, daemon=True)
-        self._thread.start()
+        self._thread = start_thread(work, self._name)
 
     def stop(self) -> None:
         """Wait until it has ended. A thread cannot be cancelled: its work must check."""
         thread, self._thread = self._thread, None
-        # Not alive: it has ended, or could never be started.
-        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+        if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=5)
 
 
@@ -290,29 +285,37 @@ class BackgroundTasks:
     is_orphaned = False
 
     def __init__(self) -> None:
-        self._free = threading.Semaphore(_MOST_THREADS)
+        # Weakly: what a raising signal handler has dropped counts no more.
+        self._running: weakref.WeakSet[_BackgroundTask] = weakref.WeakSet()
+        self._guard = Guard()
 
     def spawn(self, work: Callable[[], Any]) -> bool:
         """Start *work* on a thread. Its errors are its own business. False: there are too many."""
-        if not self._free.acquire(blocking=False):
-            return False
-        thread = threading.Thread(target=self._run, args=(work,), name="dibs task", daemon=True)
+        task = _BackgroundTask(work)
+        with self._guard:
+            if len(self._running) >= _MOST_THREADS:
+                return False
+            self._running.add(task)
         try:
-            thread.start()
+            start_thread(task.run, "dibs task")
         except RuntimeError:  # the system has no thread for us
-            self._free.release()
             return False
         return True
 
-    def _run(self, work: Callable[[], Any]) -> None:
-        try:
-            with contextlib.suppress(Exception):
-                work()
-        finally:
-            self._free.release()
-
     def stop(self) -> None:
         """Nothing: threads end by themselves."""
+
+
+class _BackgroundTask:
+    """A piece of work that exists until it is done."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work = work
+
+    def run(self) -> None:
+        """Do it."""
+        with contextlib.suppress(Exception):
+            self._work()
 
 
 class WorkQueue:
@@ -326,34 +329,38 @@ class WorkQueue:
         self._waiting: deque[Callable[[], Any]] = deque()
         self._turn = threading.Lock()
         """Of the one thread that works."""
+        self._is_starting = False
 
     def add(self, work: Callable[[], Any]) -> None:
         """Have *work* done. Its errors are its own business."""
         self._waiting.append(work)
-        if not self._turn.acquire(blocking=False):
+        if self._turn.locked() or self._is_starting:
             return  # the thread that works looks once more after its turn
-        thread = threading.Thread(target=self._work, name="dibs queue", daemon=True)
+        self._is_starting = True
         try:
-            thread.start()
+            start_thread(self._work, "dibs queue")
         except RuntimeError:  # the system has no thread for us: it is done here
             self._work()
+        except BaseException:  # a signal handler raised; the next one starts a thread
+            self._is_starting = False
+            raise
 
-    def _work(self) -> None:
-        """Do all that waits; it is the turn of this thread."""
-        while True:
+    def _work(self, patience: float = 0.0) -> None:
+        """Do all that waits, when it is the turn of this thread; not if others have it longer."""
+        self._is_starting = False
+        while try_lock(self._turn, patience):
             try:
                 while self._waiting:
                     with contextlib.suppress(Exception):
                         self._waiting.popleft()()
             finally:
                 self._turn.release()
-            if not self._waiting or not self._turn.acquire(blocking=False):
+            if not self._waiting:
                 return
 
     def finish(self) -> None:
         """Wait until it is done, or takes too long."""
-        if self._turn.acquire(timeout=5):
-            self._work()
+        self._work(patience=5.0)
 
 
 class Coalescer:

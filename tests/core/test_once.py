@@ -27,6 +27,7 @@ from dibs._core.once import (
     read_complete,
     read_record,
     running_record,
+    seems_dead,
     since_in,
 )
 from dibs._core.options import ClaimOptions, HoldOptions, Settings
@@ -128,7 +129,7 @@ def test_whatever_is_there_can_be_read(value: Any, left: float) -> None:
 )
 def test_a_foreign_value_runs_without_payload_and_time(value: bytes) -> None:
     """A plain lease, a cached value, another program's: nothing is read into it."""
-    assert read_record(value, 5.0) == ExistingClaim("running", 5.0, NO_PAYLOAD, 0.0)
+    assert read_record(value, 5.0) == ExistingClaim("running", 5.0, NO_PAYLOAD, 0.0, value=value)
 
 
 # ---- claiming
@@ -139,13 +140,15 @@ def test_what_the_reply_to_a_claim_means() -> None:
     mine = running_record(TOKEN, ONE, NOW)
     theirs = running_record(b"77-1@web-2:9", TWO, NOW)
     assert read_claim([None, 10_000], mine) == read_claim([mine, 10_000], mine) == WON
-    assert read_claim([theirs, 1500], mine) == ExistingClaim("running", 1.5, TWO, NOW)
-    assert read_claim([theirs, -2], mine) == ExistingClaim("running", 0.0, TWO, NOW), (
-        "gone meanwhile"
+    assert read_claim([theirs, 1500], mine) == ExistingClaim("running", 1.5, TWO, NOW, value=theirs)
+    assert read_claim([theirs, -2], mine) == ExistingClaim(
+        "running", 0.0, TWO, NOW, value=theirs
+    ), "gone meanwhile"
+    assert read_claim([b"1", -1], mine) == ExistingClaim("running", math.inf, value=b"1"), (
+        "by another program"
     )
-    assert read_claim([b"1", -1], mine) == ExistingClaim("running", math.inf), "by another program"
     refused = ErrorReply("NOPERM no PTTL")
-    assert read_claim([b"1", refused], mine) == ExistingClaim("running", math.inf)
+    assert read_claim([b"1", refused], mine) == ExistingClaim("running", math.inf, value=b"1")
     assert read_claim([done_record(mine, b""), 1500], mine) == ExistingClaim("done", 1.5, ONE)
 
 
@@ -340,3 +343,14 @@ def test_the_fingerprint_and_the_beginning_are_in_the_value_of_a_running_claim()
     running = running_record(TOKEN, mark, 12.5)
     assert fingerprint_in(running) == mark
     assert since_in(running) == 12.5
+
+
+@pytest.mark.parametrize(
+    ("left", "is_dead"), [(30.0, False), (20.0, False), (19.9, True), (0.0, True)]
+)
+def test_a_claim_seems_dead_whose_renewal_is_overdue(left: float, is_dead: bool) -> None:
+    """It is renewed after a third of its lease; what is done, or has no end, is not dead."""
+    options = ClaimOptions(window=60, after="replay", lease=30)
+    assert seems_dead(options, ExistingClaim("running", left)) is is_dead
+    assert not seems_dead(options, ExistingClaim("done", left))
+    assert not seems_dead(options, ExistingClaim("running", math.inf))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import threading
@@ -11,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, event, text
 from sqlalchemy.orm import Session
 
 from dibs import Dibs, Duplicate
@@ -121,6 +122,162 @@ def test_a_process_that_is_killed_leaves_one_order_or_none(
         valkey.flush()
         assert place("c7") == first
     assert orders(database) == [("c0", 1), ("c7", 1)]
+
+
+def die_committed(database: str, redis: str) -> None:
+    """Place an order, and be killed when it is committed and Redis has not heard of it."""
+    import contextlib
+    import os
+    import signal
+
+    from sqlalchemy import create_engine, text
+
+    from dibs import Dibs
+
+    engine = create_engine(database)
+
+    @contextlib.contextmanager
+    def begin():  # type: ignore[no-untyped-def]
+        with engine.begin() as connection:
+            yield connection
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with Dibs(redis) as dibs:
+
+        @dibs.once("order:{customer}", window=60, after="replay", lease=30, within=begin)
+        def place(connection: object, customer: str) -> str:
+            values = {"customer": customer}
+            connection.execute(text("INSERT INTO orders VALUES (:customer, 1)"), values)
+            return "by the one that died"
+
+        place("c7")
+
+
+@contextlib.contextmanager
+def connections(engine: Any) -> Iterator[list[str]]:
+    """The statements that look into the table, and the transactions that were begun."""
+    seen: list[str] = []
+
+    def began(connection: object) -> None:
+        seen.append("BEGIN")
+
+    event.listen(engine, "begin", began)
+    try:
+        yield seen
+    finally:
+        event.remove(engine, "begin", began)
+
+
+def test_the_table_answers_for_a_first_copy_that_seems_dead(
+    valkey: Server, database: Database, engine: Any, spawn: Spawn
+) -> None:
+    """Committed, then killed: when a renewal is overdue, one query answers, and Redis knows the
+    rest; before that no connection is touched."""
+    with Dibs(valkey.url) as dibs, Dibs(valkey.url) as elsewhere:
+        place = placing(dibs, engine, lease=30)
+        place("c0")  # creates the table
+        with pytest.raises(AssertionError, match=r"ended with (-9|137)"):
+            spawn(die_committed, database.url(), valkey.url).lines()
+        redis = valkey.client()
+        redis.pexpire("order:c7", 25_000)  # renewed 5 s ago: it may be alive
+        with connections(engine) as seen:
+            with pytest.raises(Duplicate) as refused:
+                place("c7")
+            assert (refused.value.state, refused.value.source, seen) == ("running", "redis", [])
+            redis.pexpire("order:c7", 19_500)  # 10.5 s ago
+            assert place("c7") == "by the one that died"
+            assert seen == ["BEGIN"]
+            eventually(lambda: (redis.get("order:c7") or b"").startswith(b"dibs1 done"))
+            again = placing(elsewhere, engine, lease=30)
+            assert place("c7") == again("c7") == "by the one that died"
+            assert seen == ["BEGIN"]
+    assert orders(database) == [("c0", 1), ("c7", 1)]
+
+
+def test_a_first_copy_that_has_died_without_a_commit_is_still_running(
+    valkey: Server, database: Database, engine: Any, spawn: Spawn
+) -> None:
+    """The table knows nothing: refused as before, by Redis; each caller asks once."""
+    with Dibs(valkey.url) as dibs:
+        place = placing(dibs, engine, lease=30)
+        place("c0")
+        valkey.client().set("order:c7", b"5a1f-2c - 193310c1a40@web-1:4711", px=15_000)
+        with connections(engine) as seen:
+            with pytest.raises(Duplicate) as refused:
+                placing(dibs, engine, lease=30, wait=0.5)("c7")
+            assert (refused.value.state, refused.value.source) == ("running", "redis")
+            assert seen == ["BEGIN"]
+        assert (valkey.client().get("order:c7") or b"").startswith(b"5a1f-2c")
+
+
+def test_a_record_of_another_claim_is_an_answer_but_not_its_end(
+    valkey: Server, database: Database, engine: Any
+) -> None:
+    """The claim in Redis is not the one that was committed: nothing of it is touched."""
+    with Dibs(valkey.url) as dibs:
+        place = placing(dibs, engine, lease=30)
+        first = place("c7")
+        other = b"5a1f-2c - 193310c1a40@web-1:4711"
+        valkey.client().set("order:c7", other, px=15_000)
+        assert place("c7") == first
+        assert dibs.peek("warm:up") is None  # what was posted has arrived
+        assert valkey.client().get("order:c7") == other
+
+
+def test_a_database_that_is_down_changes_nothing_for_a_duplicate(valkey: Server) -> None:
+    """It cannot be asked: the duplicate is refused as running."""
+    engine = create_engine("postgresql+psycopg://nobody@127.0.0.1:1/none")
+    valkey.client().set("order:c7", b"5a1f-2c - 193310c1a40@web-1:4711", px=15_000)
+    with Dibs(valkey.url) as dibs, pytest.raises(Duplicate) as refused:
+        placing(dibs, engine, lease=30)("c7")
+    assert (refused.value.state, refused.value.source) == ("running", "redis")
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_a_row_that_is_locked_is_not_waited_for(
+    kind: str, valkey: Server, new_database: NewDatabase
+) -> None:
+    """Another transaction has the row: the question is a plain read."""
+    engine = create_engine(new_database(kind).url())
+    with Dibs(valkey.url) as dibs, engine.connect() as other:
+        place = placing(dibs, engine, lease=30)
+        first = place("c7")
+        valkey.client().set("order:c7", b"5a1f-2c - 193310c1a40@web-1:4711", px=15_000)
+        other.execute(text("SELECT token FROM dibs_done FOR UPDATE"))
+        assert place("c7") == first
+    engine.dispose()
+
+
+async def test_many_duplicates_of_one_that_seems_dead_share_a_query(
+    valkey: Server, new_database: NewDatabase
+) -> None:
+    """Fifty at once, one connection; those who wait are answered as well."""
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    from dibs import AsyncDibs
+
+    database = new_database("postgresql")
+    engine = create_async_engine(database.url(is_async=True))
+    async with AsyncDibs(valkey.url) as dibs:
+
+        def placed(**options: Any) -> Any:
+            @dibs.once("order:{customer}", within=engine.begin, lease=30, **DONE | options)
+            async def place(connection: Any, customer: str) -> str:
+                return f"order of {customer}"
+
+            return place
+
+        await placed()("c7")
+        [(token,)] = database.ask("SELECT token FROM dibs_done")
+        running = token.encode() + b" - 193310c1a40@web-1:4711"
+        for wait in (0, 20):
+            valkey.client().set("order:c7", running, px=15_000)
+            with connections(engine.sync_engine) as seen:
+                place = placed(wait=wait)
+                calls = [place("c7") for _ in range(50)]
+                assert set(await asyncio.gather(*calls)) == {"order of c7"}
+            assert seen == ["BEGIN"]
+    await engine.dispose()
 
 
 # ---- a process stops

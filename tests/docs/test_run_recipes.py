@@ -52,9 +52,6 @@ def command_of(where: str, folder: Path) -> list[str]:
         return shlex.split(how.removeprefix("ExecStart="))
     if where == "container":
         return json.loads(how.removeprefix("CMD "))
-    if where == "Makefile":
-        (folder / "Makefile").write_text(how + "\n")
-        return ["make", "--silent", "migrate"]
     assert where == "step"
     return ["sh", "-e", "-c", how.removeprefix("run: ")]
 
@@ -65,7 +62,6 @@ def command_of(where: str, folder: Path) -> list[str]:
         ("crontab", ["backup.sh "]),  # once in 20 hours, on any machine
         ("service", ["backup.sh "]),
         ("container", ["alembic upgrade head"] * 2),
-        ("Makefile", ["alembic upgrade head"] * 2),
         ("step", ["deploy.sh "] * 2),
     ],
 )

@@ -73,9 +73,10 @@ async def test_a_final_response_is_handed_to_the_claim(
     """And commits; one that is not final rolls back, and no duplicate gets it."""
     claim, work = Claim(), Work()
     transaction = OpenTransaction(work, _call)  # type: ignore[arg-type]
-    await transaction.end_with(claim, REPLAYING, recorded(status, **headers))  # type: ignore[arg-type]
+    ending = how_it_ended(claim, REPLAYING, recorded(status, **headers))  # type: ignore[arg-type]
+    await transaction.end(ending)
     assert [each.status for each in claim.completed] == ([status] if is_stored else [])
-    assert claim.ended == [how]
+    assert ending == how
     assert work.calls == (["commit"] if how == "returned" else ["roll back"])
 
 
@@ -94,9 +95,10 @@ async def test_a_transaction_ends_once() -> None:
     await transaction.roll_back()
     await transaction.roll_back()
     assert work.calls == ["roll back"]
-    claim, committed = Claim(), Work()
+    committed = Work()
     transaction = OpenTransaction(committed, _call)  # type: ignore[arg-type]
-    await transaction.end_with(claim, REPLAYING, recorded(200))  # type: ignore[arg-type]
+    await transaction.end("returned")
+    await transaction.end("returned")
     await transaction.roll_back()
     assert committed.calls == ["commit"]
 

@@ -590,30 +590,104 @@ async def test_an_answer_to_nobody_is_kept(valkey: Server) -> None:
         assert again.is_replay and again.status == 201 and shop.runs == 1
 
 
-async def test_a_client_that_leaves_amid_a_stream_under_asgi(valkey: Server) -> None:
-    """The application gets the error; half an answer is none, but the work is not done again."""
-    raised: list[BaseException] = []
-
+def leaving_at_two() -> Any:
     async def leaving(message: Any) -> None:
         if message.get("body") == b"two":
             raise ConnectionResetError("the client has left")
 
-    async def endless(send: Any) -> None:
+    return leaving
+
+
+def three_pieces(raised: list[BaseException]) -> Any:
+    async def streaming(send: Any) -> None:
         await send(started())
         try:
             for body in (b"one", b"two", b"three"):
                 await send(piece(body))
+            await send(piece(b"", more=False))
         except OSError as error:
             raised.append(error)
             raise
 
-    shop = Shop(endless)
+    return streaming
+
+
+async def test_a_stream_that_its_client_leaves_is_kept_under_asgi(valkey: Server) -> None:
+    """It is read to its end: the retry gets the whole of it, and the work is done once."""
+    raised: list[BaseException] = []
+    shop = Shop(three_pieces(raised))
     async with guarding(shop, valkey, **REPLAY) as app:
-        with pytest.raises(ConnectionResetError):
-            await Call(app, headers=KEYED, sending=leaving).run()
+        await Call(app, headers=KEYED, sending=leaving_at_two()).run()
         again = await Call(app, headers=KEYED).run()
-        assert len(raised) == 1 and again.status == 409 and shop.runs == 1
-        assert again.json["type"] == "urn:dibs:already-done"
+        assert again.is_replay and again.body == b"onetwothree" and shop.runs == 1 and not raised
+
+
+@pytest.mark.parametrize(
+    ("policy", "status"),
+    [
+        ({"window": 60, "after": "hold"}, 429),
+        ({**REPLAY, "most": 4}, 409),
+        ({"window": 60, "after": "release"}, 200),
+        ({"window": 60, "after": "hold", "on_disconnect": "release"}, 200),
+        ({**REPLAY, "on_disconnect": "release"}, 200),
+        ({**REPLAY, "on_disconnect": "release", "on_error": "hold"}, 409),
+    ],
+)
+async def test_a_stream_that_is_not_kept_ends_with_its_client(
+    valkey: Server, policy: Any, status: int
+) -> None:
+    """The application gets the error. What it has done counts, unless the policy says otherwise."""
+    raised: list[BaseException] = []
+    shop = Shop(three_pieces(raised))
+    headers = KEYED if policy.get("key") else {}
+    async with guarding(shop, valkey, **policy) as app:
+        with pytest.raises(ConnectionResetError):
+            await Call(app, headers=headers, sending=leaving_at_two()).run()
+        again = await Call(app, headers=headers).run()
+        assert (
+            again.status == status and len(raised) == 1 and shop.runs == (2 if status == 200 else 1)
+        )
+        if status == 409:
+            assert again.json["type"] == "urn:dibs:already-done"
+
+
+@pytest.mark.parametrize("kind", ["kept", "too long", "released"])
+async def test_an_application_learns_that_nobody_waits_if_nothing_is_kept(
+    valkey: Server, kind: str
+) -> None:
+    """One that listens for its client, as Starlette does for a stream, is not stopped by that."""
+    policy = {**REPLAY, "most": 4} if kind == "too long" else dict(REPLAY)
+    if kind == "released":
+        policy["on_disconnect"] = "release"
+    ended: list[str] = []
+
+    async def listening(scope: Any, receive: Any, send: Any) -> None:
+        await read(receive)
+        await send(started())
+        await send(piece(b"one"))
+
+        async def rest() -> None:
+            for _ in range(5):
+                await asyncio.sleep(0.01)
+                await send(piece(b"two"))
+            await send(piece(b"", more=False))
+
+        listener, sender = asyncio.ensure_future(receive()), asyncio.ensure_future(rest())
+        await asyncio.wait((listener, sender), return_when=asyncio.FIRST_COMPLETED)
+        ended.append("sent" if sender.done() else "left")
+        for each in (listener, sender):
+            each.cancel()
+            await asyncio.wait([each])
+
+    async with guarding(listening, valkey, **policy) as app:
+        call = Call(app, headers=KEYED)
+        call.leave_after_body()
+        await call.run()
+        assert ended == ["sent" if kind == "kept" else "left"]
+        again = Call(app, headers=KEYED)
+        again.leave_after_body()
+        await again.run()
+        assert again.is_replay is (kind == "kept")
 
 
 async def test_an_application_that_stops_amid_its_answer(valkey: Server) -> None:

@@ -32,7 +32,7 @@ def serve(url: str) -> None:
 
     def build(edge: str, decorate: Any) -> None:
         counts = states[edge] = {"begun": 0, "done": 0, "sent": 0}
-        gate = asyncio.Event()
+        gate, over = asyncio.Event(), asyncio.Event()
 
         async def slow() -> dict[str, int]:
             counts["begun"] += 1
@@ -44,7 +44,7 @@ def serve(url: str) -> None:
             counts["begun"] += 1
 
             async def pieces() -> Any:
-                while True:
+                while not over.is_set():
                     yield b"piece\n"
                     counts["sent"] += 1
                     await asyncio.sleep(0.02)
@@ -58,6 +58,7 @@ def serve(url: str) -> None:
         for endpoint in (slow, stream, echo):
             app.post(f"/{edge}/{endpoint.__name__}")(decorate(endpoint))
         app.post(f"/open/{edge}")(gate.set)
+        app.post(f"/end/{edge}")(over.set)
 
     build("middleware", lambda endpoint: endpoint)
     build("decorator", once(window=60, after="replay", key="required"))
@@ -91,6 +92,9 @@ class Visitor:
     def seen(self, what: str) -> int:
         """How often, since this visitor came."""
         return self._counts()[what] - self._before[what]
+
+    def end_the_stream(self) -> None:
+        self._http.post(f"/end/{self._edge}")
 
     def open_the_gate(self) -> None:
         self._http.post(f"/open/{self._edge}")
@@ -140,21 +144,18 @@ def _replayed(response: httpx.Response) -> httpx.Response | None:
     return response if "idempotent-replayed" in response.headers else None
 
 
-def test_a_client_that_leaves_amid_a_stream_behind_uvicorn(visitor: Visitor) -> None:
-    """The stream ends, and is not begun again by a retry: it learns that it was done."""
+def test_a_stream_that_its_client_leaves_is_kept_behind_uvicorn(visitor: Visitor) -> None:
+    """It is read to its end for the retry, which gets the whole of it."""
     with visitor.begin("stream", "stream") as wire:
         assert wire.recv(1000)
         eventually(lambda: visitor.seen("sent") > 3, within=90)
-    retry = eventually(lambda: _told_done(visitor.post("stream", "stream")), within=90)
-    assert retry.json()["type"] == "urn:dibs:already-done"
+    running = visitor.post("stream", "stream")
+    assert running.status_code == 409 and running.json()["state"] == "running"
     sent = visitor.seen("sent")
-    assert visitor.post("stream", "stream").status_code == 409
-    assert visitor.seen("begun") == 1 and visitor.seen("sent") == sent
-
-
-def _told_done(response: httpx.Response) -> httpx.Response | None:
-    assert response.status_code == 409
-    return response if response.json()["state"] == "done" else None
+    eventually(lambda: visitor.seen("sent") > sent + 3, within=90)
+    visitor.end_the_stream()
+    again = eventually(lambda: _replayed(visitor.post("stream", "stream")), within=90)
+    assert again.content == b"piece\n" * visitor.seen("sent") and visitor.seen("begun") == 1
 
 
 def test_a_request_that_breaks_off_is_not_done_behind_uvicorn(visitor: Visitor) -> None:

@@ -1,8 +1,10 @@
 """Signal handlers that raise, at each of the moments at which Python looks for signals."""
 
+import dis
 import functools
 import itertools
 import math
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +15,8 @@ import pytest
 
 from dibs import Dibs, Unavailable
 from dibs._core.request import Request
+from dibs._locks import start_thread
+from dibs._threads import BackgroundTasks, WorkQueue
 from dibs._transport import pooled
 from dibs._transport.pool import ThreadConnection
 from dibs.testing import Server, eventually
@@ -25,14 +29,17 @@ class Interrupt(BaseException):
 def interrupted_everywhere(work: Callable[[int], object]) -> Iterator[int]:
     """Call *work* with 1, 2, … and raise at that many moments, until it ends before.
 
-    Python looks for signals when a function begins, and when one that is written in C has ended.
+    Python looks for signals when a function begins, and when one that is written in C has ended;
+    from 3.15 on not when `with` has called it (before 3.14 the profiler is not told of those).
     """
     for moment in itertools.count(1):
         left = moment
 
         def look(frame: FrameType, event: str, arg: object) -> None:
             nonlocal left
-            left -= event in ("call", "c_return")
+            if event not in ("call", "c_return") or is_entering(frame, event):
+                return
+            left -= 1
             if left <= 0 and not is_finalizing(frame):
                 sys.setprofile(None)
                 raise Interrupt
@@ -47,6 +54,12 @@ def interrupted_everywhere(work: Callable[[int], object]) -> Iterator[int]:
         if left > 0:
             return
         yield moment
+
+
+def is_entering(frame: FrameType, event: str) -> bool:
+    """Whether `with` has just called an `__enter__` that is written in C, on Python 3.15."""
+    before = dis.opname[frame.f_code.co_code[frame.f_lasti - 2]]
+    return event == "c_return" and before == "LOAD_SPECIAL" and sys.version_info >= (3, 15)
 
 
 def is_finalizing(frame: FrameType | None) -> bool:
@@ -64,6 +77,56 @@ def ends(work: Callable[[], object]) -> bool:
     thread.start()
     thread.join(timeout=60)
     return not thread.is_alive()
+
+
+def test_a_thread_begins_though_the_one_that_starts_it_is_interrupted() -> None:
+    """Wherever that was: none is left that never runs, and later ones can be started."""
+
+    def threads() -> list[threading.Thread]:
+        return [each for each in threading.enumerate() if each.name == "dibs test"]
+
+    for moment in interrupted_everywhere(lambda _: start_thread(bool, "dibs test")):
+        assert ends(lambda: start_thread(bool, "dibs test")), moment
+        assert ends(lambda: [each.join() for each in threads()]), moment
+
+
+def test_work_in_the_background_is_done_though_somebody_was_interrupted() -> None:
+    """Wherever that was: what is added later is done, and counted once."""
+    tasks, queue, done = BackgroundTasks(), WorkQueue(), list[int]()
+
+    def add(number: int) -> None:
+        tasks.spawn(functools.partial(done.append, number))
+        queue.add(functools.partial(done.append, number))
+
+    for moment in interrupted_everywhere(add):
+        done.clear()
+        add(-moment)
+        eventually(lambda: done.count(-moment) == 2)  # noqa: B023 - called at once
+    eventually(lambda: not tasks._running)
+
+
+def test_a_number_is_packed_while_signals_arrive() -> None:
+    """The process goes on: hiredis 3.5 ends it if a handler raises while it reads a number."""
+    assert subprocess.run([sys.executable, "-c", PACKS_UNDER_SIGNALS]).returncode == 0
+
+
+PACKS_UNDER_SIGNALS = """
+import signal, time
+from dibs._core.request import pack
+
+def interrupt(*_):
+    raise InterruptedError
+
+signal.signal(signal.SIGALRM, interrupt)
+words, until = ("EVALSHA", *range(100_000, 101_000)), time.monotonic() + 1
+while time.monotonic() < until:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0003)
+        while True:
+            pack(*words)
+    except InterruptedError:
+        pass
+"""
 
 
 def test_who_waits_does_not_stand_behind_somebody_who_was_interrupted(valkey: Server) -> None:

@@ -275,6 +275,19 @@ class Taker(Client):
         return state.having(self.number, reply[0] if reply[1] == 1 else "refused")
 
 
+class Fetcher(Client):
+    """Names itself in what was handed over."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def steps(self, state: State, known: Any) -> Iterable[Step]:
+        if known == "begin" and state.clients[0] == "gave":
+            name = b"p%d:1 fetched:%d" % (self.number, self.number)
+            fetch = script("job_fetch", [K], b"%018x-2" % 99, name, LONG)
+            yield Step("fetches", fetch, lambda after, _: after.having(self.number, "fetched"))
+
+
 class PermitGiver(Client):
     """Has the one permit, and hands it over."""
 
@@ -654,6 +667,9 @@ EXPLORATIONS: dict[str, Exploration] = {
     "once, by command": _submitting(VALKEY, native=True),
     "hand-over": Exploration(
         VALKEY, (Giver(0), Taker(1), Taker(2)), continued_twice, jumps=1, given=_GIVEN
+    ),
+    "fetched": Exploration(
+        VALKEY, (Giver(0), Fetcher(1), Taker(2), Taker(3)), continued_twice, jumps=1, given=_GIVEN
     ),
     "permits, handed over": Exploration(
         VALKEY, (PermitGiver(0), PermitTaker(1), PermitTaker(2)), permit_continued_twice, jumps=1

@@ -72,6 +72,7 @@ from .within import AsyncWithin
 
 if TYPE_CHECKING:
     from .inspector import AsyncInspector
+    from .job_keys import AsyncJobKeys
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -568,6 +569,13 @@ class AsyncDibs(AsyncCaching):
         from .inspector import AsyncInspector
 
         return AsyncInspector(self._store, self._settings.namespace)
+
+    @functools.cached_property
+    def _job_keys(self) -> "AsyncJobKeys":
+        """For the integrations of job queues."""
+        from .job_keys import AsyncJobKeys
+
+        return AsyncJobKeys(self._leases, self._settings.namespace)
 
     # ---- the end
 

@@ -31,6 +31,7 @@ SCRIPTS = (
     "once_record",
     "schedule_look",
     "schedule_record",
+    "job_fetch",
     "throttle",
 )
 

@@ -150,7 +150,8 @@ _MY_TAKE = (
     f"{_if_old('at')}, {_if_old('until')}"
 )
 # A locking read: the snapshot of a transaction that has read before does not show newer rows.
-_MY_REST = _statements(_MY_NOW, "`key`", " LOCK IN SHARE MODE", " FOR UPDATE SKIP LOCKED")
+_LOCKING = " LOCK IN SHARE MODE"
+_MY_REST = _statements(_MY_NOW, "`key`", _LOCKING, " FOR UPDATE SKIP LOCKED")
 _MYSQL = SqlDialect(
     "mysql", (_MY_CREATE,), _MY_TAKE, *_MY_REST, has_returning=False, has_binary_keys=True
 )
@@ -320,6 +321,12 @@ def look(dialect: SqlDialect, key: str) -> Generator[Statement, TableRows, Recor
     token, fingerprint, result, ttl_ms = rows[0]
     stored = None if result is None else bytes(result)
     return Recorded(_text(token), _text(fingerprint), stored, max(float(ttl_ms) / 1000, 0.001))
+
+
+def look_now(dialect: SqlDialect, key: str) -> Generator[Statement, TableRows, Recorded | None]:
+    """The same, first in its transaction: no open one that has the key is waited for."""
+    plain = dialect._replace(look=dialect.look.removesuffix(_LOCKING))
+    return (yield from look(plain, key))
 
 
 def finish(

@@ -10,7 +10,7 @@ from .cache import load_lock_key
 from .capabilities import Engine, run_whole_script
 from .codec import FAILURE, MARK, unframe
 from .keys import companion_key, hash_tag, is_text
-from .lease import holder_in, note_in, parts_of, release_request, secret_of
+from .lease import holder_in, note_in, parts_of, release_request, secret_of, worker_in
 from .once import read_record, since_in
 from .request import ErrorReply, Reply, Request, pack
 from .schedule import KEPT_MS, NEW, read_last, records_key
@@ -101,6 +101,9 @@ class KeyInfo(NamedTuple):
     """schedule: seconds until the fire after the last one that is over; negative: it is late."""
     waiters: tuple[WaitingProcess, ...] = ()
     """Processes that wait for the key, the longest first. Only where one key was asked for."""
+    worker: str | None = None
+    """claim: the id of the worker that has fetched the message of a job, and has not started it.
+    Then *holder* is that worker's process."""
 
 
 # ---- names
@@ -277,7 +280,8 @@ def _held(namespace: str, key: str, head: bytes, hint: str, now: float) -> KeyIn
         return KeyInfo(key, "lock", "loading", None, holder, token_hint=hint, of=whose)
     if words:
         age = _age(since_in(head), now)
-        return KeyInfo(key, "claim", "running", None, holder, age, token_hint=hint, note=note)
+        entry = KeyInfo(key, "claim", "running", None, holder, age, token_hint=hint, note=note)
+        return entry._replace(worker=worker_in(head))
     return KeyInfo(key, "lease", "held", None, holder, token_hint=hint, note=note)
 
 

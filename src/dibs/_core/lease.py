@@ -341,7 +341,17 @@ def holder_in(value: Reply) -> str | None:
     if not isinstance(value, bytes) or value.startswith(b"dibs1 "):  # or not a lease: a result
         return None
     holder = parts_of(value).holder
-    return None if holder is None else holder.decode(errors="replace")
+    return None if holder is None else holder.partition(FETCHED)[0].decode(errors="replace")
+
+
+FETCHED = b" fetched:"
+"""Between the holder of a job's claim and the id of the worker that has fetched its message."""
+
+
+def worker_in(value: bytes) -> str | None:
+    """The id of the worker that has fetched the message of a job; None: none has."""
+    _, mark, worker = (parts_of(value).holder or b"").partition(FETCHED)
+    return worker.decode(errors="replace") if mark else None
 
 
 def note_in(value: Reply) -> str | None:

@@ -26,8 +26,9 @@ from .capabilities import Engine, run_whole_script
 from .causes import cause_for, code_of_reply
 from .codec import frame
 from .connection import Outage
+from .done import Recorded
 from .keys import milliseconds
-from .lease import WON, HoldCall, Won, note_in, parts_of
+from .lease import WON, HoldCall, Won, note_in, parts_of, secret_of
 from .options import After, ClaimOptions, OnError, Work
 from .request import ErrorReply, Reply, Request, pack
 
@@ -60,6 +61,8 @@ class ExistingClaim(NamedTuple):
     result: bytes = b""
     """done: the result, framed; nothing where none was kept."""
     note: str | None = None
+    value: bytes = b""
+    """running: the value of the key."""
 
 
 class Replay(NamedTuple):
@@ -146,7 +149,7 @@ def read_record(value: Reply, left: float) -> ExistingClaim:
     data, left = value if isinstance(value, bytes) else b"", max(left, 0.0)
     if not data.startswith(_DONE):
         _, fingerprint, since = _words(data)
-        return ExistingClaim("running", left, fingerprint, since, note=note_in(data))
+        return ExistingClaim("running", left, fingerprint, since, note=note_in(data), value=data)
     head, _, result = data.partition(b"\n")
     words = head.split(b" ")
     note = unquote(words[3].decode()) if len(words) > 4 else None
@@ -180,6 +183,37 @@ def answer_duplicate(
             pass  # of an older program: what was done is done, we only cannot tell what came of it
     wait = _retry_after(options, found)
     return Duplicate(call.text, wait, found.state, options.message, call.name, found.note, source)
+
+
+def answer_recorded(
+    options: ClaimOptions, call: HoldCall, fingerprint: bytes, recorded: Recorded
+) -> Replay | Duplicate | Mismatch:
+    """The answer to a second submission of what was committed."""
+    seen, result = recorded.fingerprint.encode(), recorded.result or b""
+    found = ExistingClaim("done", recorded.left, seen, result=result)
+    return answer_duplicate(options, call, fingerprint, found, "table")
+
+
+_LATE = 0.05
+"""Seconds that a renewal may take."""
+
+
+def seems_dead(options: ClaimOptions, found: ExistingClaim) -> bool:
+    """Whether a running claim was not renewed when it should have been."""
+    return found.state == "running" and found.left < options.lease * 2 / 3 - _LATE
+
+
+def done_elsewhere(
+    engine: Engine, key: bytes, found: ExistingClaim, recorded: Recorded
+) -> Request | None:
+    """What the process would have written that made the claim, and has committed *recorded*.
+
+    None: the claim in the store is not the one that was committed.
+    """
+    if secret_of(found.value).decode() != recorded.token:
+        return None
+    left = done_record(found.value, recorded.result or b"")
+    return complete_request(engine, key, found.value, left, milliseconds(recorded.left), 0.0)
 
 
 def _retry_after(options: ClaimOptions, found: ExistingClaim) -> float:

@@ -71,7 +71,8 @@ SIZE = [b"$%d\r\n" % size for size in range(1200)]
 
 def pack(*words: bytes | str | int) -> bytes:
     """One command as the wire wants it."""
-    command: Any = words  # its type says that a command has one word
+    # hiredis 3.5 ends the process if a signal handler raises while it writes a number.
+    command: Any = tuple([b"%d" % word if isinstance(word, int) else word for word in words])
     return hiredis.pack_command(command)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 

@@ -104,6 +104,7 @@ def canonical_path(path: str) -> str:
 
 
 KeyUse = Literal["never", "optional", "only", "required"]
+OnDisconnect = Literal["finish", "release"]
 
 _HEADER = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
 _URL = re.compile(r"[!#-;=?-\[\]-~]+")
@@ -135,6 +136,7 @@ class PolicyKeywords(TypedDict, total=False):
     lease: Seconds | None
     on_outage: OutagePolicy | None
     store: Iterable[int] | None
+    on_disconnect: OnDisconnect
     most: int
     not_replayed: Iterable[str]
     body_limit: int
@@ -189,6 +191,10 @@ class Policy:
     """With after="replay": the 4xx statuses whose responses are stored. Default: all but those that
     ask for another request (400, 422), for a login or for patience. Never stored: a response with
     Retry-After, a refusal of dibs."""
+    on_disconnect: OnDisconnect = "finish"
+    """What follows if the client leaves a stream: "finish" leaves behind what a success does, and
+    reads a response that is stored to its end; "release" ends it as a failure, which stops the
+    stream."""
     most: int = 256 * 1024
     """The largest response body that is stored for replays, in bytes."""
     not_replayed: tuple[str, ...] = ()
@@ -228,6 +234,10 @@ class Policy:
             raise UsageError(f"key must be {uses}, not {self.key!r}")
         if self.on_outage not in (None, "open", "closed"):
             raise UsageError(f'on_outage must be "open" or "closed", not {self.on_outage!r}')
+        if self.on_disconnect not in ("finish", "release"):
+            raise UsageError(
+                f'on_disconnect must be "finish" or "release", not {self.on_disconnect!r}'
+            )
         if not _HEADER.fullmatch(self.header):
             raise UsageError(f"header must be the name of a header, not {self.header!r}")
         for name in self.not_replayed:

@@ -62,6 +62,50 @@ def _text(word: str | bytes) -> str:
     return word if isinstance(word, str) else bytes(word).decode("latin-1")
 
 
+class Completion:
+    """Says when a response is complete for its client, whatever the server still has to send.
+
+    It is complete where it begins if it can have no body, else when its length is reached, or when
+    it ends.
+    """
+
+    __slots__ = ("_left",)
+
+    def __init__(self, method: str, status: int, headers: RawHeaders) -> None:
+        """*method*: of the request, in upper case."""
+        self._left = _body_length(method, status, headers)
+        """Bytes that the client still waits for; None: it waits for the end."""
+
+    @property
+    def has_length(self) -> bool:
+        """True: the client knows how long the response is."""
+        return self._left is not None
+
+    @property
+    def is_complete(self) -> bool:
+        """True: the client has all of it."""
+        return self._left is not None and self._left <= 0
+
+    def add(self, size: int, *, is_last: bool = False) -> bool:
+        """Count a piece of the body. Returns whether the client has all of it then."""
+        if is_last:
+            self._left = 0
+        elif self._left is not None:
+            self._left -= size
+        return self.is_complete
+
+
+def _body_length(method: str, status: int, headers: RawHeaders) -> int | None:
+    """How many bytes of a body the client waits for; None: until the response ends."""
+    if method == "HEAD" or status in (204, 304) or status < 200:
+        return 0
+    for name, value in headers:
+        if len(name) == 14 and _text(name).lower() == "content-length":
+            length = _text(value)
+            return int(length) if length.isdecimal() else None
+    return None
+
+
 _LOOKED_AT = 4096
 """Bytes of an error that are looked at: whether it is a refusal of dibs."""
 
@@ -99,6 +143,11 @@ class Recording:
             self.discard()
         else:
             self._body.append(bytes(piece))
+
+    @property
+    def is_storable(self) -> bool:
+        """Whether what was recorded so far would be stored."""
+        return self._body is not None
 
     @property
     def reads_body(self) -> bool:

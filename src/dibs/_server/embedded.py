@@ -16,7 +16,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import weakref
 from collections.abc import Generator
@@ -25,6 +24,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from .._core.causes import cause_for
+from .._locks import Guard
 from ..errors import Unavailable, UsageError
 from .process import ServerFolder, last_line
 from .program import find_server
@@ -48,7 +48,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 # A child that is forked while another thread starts a server would inherit the lock file and the
 # listening socket, and never close them. So a fork waits for this lock.
-_fork_lock = threading.RLock()
+_fork_lock = Guard()
 _connections: "weakref.WeakSet[socket.socket]" = weakref.WeakSet()
 
 

@@ -33,7 +33,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from .._core.capabilities import must_allow
-from .._core.done import RefusedByTable
+from .._core.done import Recorded, RefusedByTable
 from .._core.keys import Fields, Template, answering, expand
 from .._core.lease import UNGUARDED, HeldElsewhere, Holding
 from .._core.once import (
@@ -41,9 +41,12 @@ from .._core.once import (
     ExistingClaim,
     Replay,
     answer_duplicate,
+    answer_recorded,
+    done_elsewhere,
     read_claim,
     read_record,
     running_record,
+    seems_dead,
     since_in,
 )
 from .._core.options import HoldOptions
@@ -51,6 +54,7 @@ from .._threads import maybe_await
 from ..errors import Duplicate, LeaseLost, Mismatch
 from .lease import resume
 from .leases import NOT_OURS
+from .records import Records, TableQuery
 from .within import Within, open_writers
 
 V = TypeVar("V")
@@ -370,6 +374,8 @@ class ClaimCall(NamedTuple):
     note: bytes = b""
     secret: bytes | None = None
     """It was claimed by another process, which has detached it."""
+    table: TableQuery | None = None
+    """Knows what was committed, if the work and its record are one transaction."""
 
 
 def take_claim(leases: Leases, submission: ClaimCall) -> Claim[Any]:
@@ -387,16 +393,18 @@ def take_claim(leases: Leases, submission: ClaimCall) -> Claim[Any]:
     if isinstance(outcome, LeaseState):
         _check_end(leases, outcome)
         return _taken(leases, submission, outcome, waited)
+    table = submission.table
+    source = "table" if table is not None and table.has_answered else None
     if isinstance(outcome, Replay):
-        events.emit("replayed", call.name, waited=waited)
+        events.emit("replayed", call.name, waited=waited, source=source)
         return Claim(leases, call, options, None, outcome.value)
     if isinstance(outcome, Duplicate):
         facts: dict[str, Any] = {"retry_after": outcome.retry_after, "state": outcome.state}
-        events.emit("duplicate", call.name, waited=waited, **facts)
+        events.emit("duplicate", call.name, waited=waited, source=source, **facts)
     elif isinstance(outcome, LeaseLost):
         events.emit("lost", call.name, cause=NOT_OURS)
     else:
-        events.emit("mismatch", call.name)
+        events.emit("mismatch", call.name, source=source)
     raise outcome
 
 
@@ -434,7 +442,7 @@ def _taken(
 
 def _ask(leases: Leases, submission: ClaimCall) -> ClaimOutcome:
     """One try: a lease, or the answer to the second one."""
-    call, options, seen, note, secret = submission
+    call, options, seen, note, secret, table = submission
     if secret is not None:
         return _resume(leases, call, options, secret)
     known = leases.known_record(call.key)
@@ -449,7 +457,23 @@ def _ask(leases: Leases, submission: ClaimCall) -> ClaimOutcome:
             existing = ExistingClaim("running", outcome.remaining, note=outcome.note)
         else:
             existing = outcome
+            if table is not None and seems_dead(options, existing):
+                recorded = table.ask(call.key)
+                if recorded is not None:
+                    return _answer_committed(leases, submission, existing, recorded)
     return answer_duplicate(options, call, seen, existing)
+
+
+def _answer_committed(
+    leases: Leases, submission: ClaimCall, running: ExistingClaim, recorded: Recorded
+) -> ClaimOutcome:
+    """The answer to a duplicate of what was committed; others get it from Redis from now on."""
+    call, options, seen, *_ = submission
+    engine = leases.store.transport.engine
+    request = None if engine is None else done_elsewhere(engine, call.key, running, recorded)
+    if request is not None:
+        leases.store.transport.post(request)
+    return answer_recorded(options, call, seen, recorded)
 
 
 def _resume(
@@ -556,13 +580,16 @@ def once(
     fields = Fields(payload, shown) if payload else None
     answer = None if duplicate is None else answering(duplicate, shown, "duplicate")
 
+    records = None if within is None else Records(within)
     call_function: Callable[..., T] = function
 
     def run(args: Any, kwargs: Any, begin: Callable[[], None]) -> Any:
         key = key_of(args, kwargs)
         call = HoldCall(expand(namespace, key), key, template, holding)
         seen = NO_PAYLOAD if fields is None else fingerprint(fields(args, kwargs))
-        claiming, since = new_claiming(leases, ClaimCall(call, options, seen)), monotonic()
+        table = None if records is None else TableQuery(records.find)
+        submission, since = ClaimCall(call, options, seen, table=table), monotonic()
+        claiming = new_claiming(leases, submission)
         try:
             claim = claiming.take()
         except Duplicate as error:  # one that the function itself raises is not answered

@@ -73,6 +73,7 @@ from .within import Within
 
 if TYPE_CHECKING:
     from .inspector import Inspector
+    from .job_keys import JobKeys
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -569,6 +570,13 @@ class Dibs(Caching):
         from .inspector import Inspector
 
         return Inspector(self._store, self._settings.namespace)
+
+    @functools.cached_property
+    def _job_keys(self) -> "JobKeys":
+        """For the integrations of job queues."""
+        from .job_keys import JobKeys
+
+        return JobKeys(self._leases, self._settings.namespace)
 
     # ---- the end
 

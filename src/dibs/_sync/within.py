@@ -47,7 +47,7 @@ from .._core.done import (
 )
 from .._core.keys import milliseconds
 from .._core.lease import HoldCall, LeaseState, secret_of
-from .._core.once import ExistingClaim, Replay, answer_duplicate, fingerprint_in
+from .._core.once import Replay, answer_recorded, fingerprint_in
 from .._core.options import ClaimOptions
 from .._databases import NotOurs, Transaction, django, transaction_of
 from .._threads import KIND, current_task, maybe_await, monotonic, sleep
@@ -231,10 +231,7 @@ class Recording:
         if recorded.fingerprint == seen:
             self._left = recorded.result or b"", milliseconds(recorded.left)
             self._state = "recorded"
-        existing = ExistingClaim(
-            "done", recorded.left, recorded.fingerprint.encode(), result=recorded.result or b""
-        )
-        answer = answer_duplicate(self.options, call, seen.encode(), existing, "table")
+        answer = answer_recorded(self.options, call, seen.encode(), recorded)
         if isinstance(answer, Replay):
             events.emit("replayed", call.name, source="table")
             return answer

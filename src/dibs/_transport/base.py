@@ -3,7 +3,6 @@
 import select
 import struct
 import sys
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +13,7 @@ from .._core.connection import Breaker, Limits
 from .._core.request import Reply, Request
 from .._core.watch import read_push
 from .._forks import reopen_after_fork
+from .._locks import Guard
 from ..errors import Cause
 from .targets import Address
 
@@ -26,7 +26,7 @@ class Watchers:
     def __init__(self) -> None:
         self._wakes: dict[bytes, dict[Wake, None]] = {}
         """In the order in which they came: who watches first is woken first."""
-        self._guard = threading.RLock()  # re-entrant: a signal handler may use dibs, too
+        self._guard = Guard()
 
     def __bool__(self) -> bool:
         return bool(self._wakes)

@@ -1,11 +1,12 @@
 """Background tasks, and running several functions concurrently until enough have ended."""
 
 import asyncio
-import threading
+import functools
 from collections.abc import Callable, Coroutine, Sequence
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from .._locks import start_thread
 from ..errors import UsageError
 
 Q = TypeVar("Q")
@@ -112,9 +113,8 @@ def gather_threads_until(
 
 
 def _start(work: Callable[[], Any], ended: "SimpleQueue[Any]") -> None:
-    thread = threading.Thread(target=_put_outcome, args=(work, ended), daemon=True, name="dibs ask")
     try:
-        thread.start()
+        start_thread(functools.partial(_put_outcome, work, ended), "dibs ask")
     except RuntimeError:  # no more threads: one after the other
         _put_outcome(work, ended)
 

@@ -6,7 +6,6 @@ import signal
 import socket
 import struct
 import sys
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -25,11 +24,11 @@ from .._core.connection import (
     pause_after,
 )
 from .._core.request import MORE, ClientInfo, Reply, Request, reply_parser
+from .._locks import Guard, Signal, start_thread
 from .._system import monotonic
 from . import redis_internals
 from .base import is_readable, unsent_bytes
 from .faults import cause_of
-from .waking import Signal
 
 # ---- one connection
 
@@ -256,14 +255,14 @@ class Opening:
         self._connect = connect
         self._on_end = on_end
         self._done = Signal()
-        self._guard = threading.RLock()
+        self._guard = Guard()
         self._is_taken = False
         self._connection: ThreadConnection | None = None
 
     def start(self) -> None:
         """Start the thread. *on_end* is called when the attempt has succeeded or failed."""
         try:
-            threading.Thread(target=self._run, name="dibs connect", daemon=True).start()
+            start_thread(self._run, "dibs connect")
         except RuntimeError:  # no more threads: open it in this one
             self._run()
 
@@ -366,7 +365,7 @@ class Pool:
         """After a failure: who can wait for another connection opens none before."""
         self._why = cause_for("saturated")
         """Why there are not more connections."""
-        self._guard = threading.RLock()
+        self._guard = Guard()
 
     # ---- taking
 

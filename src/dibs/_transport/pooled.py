@@ -27,6 +27,7 @@ from .._core.connection import (
 )
 from .._core.request import REPEATED, Request, apart, can_end, kill_request, together
 from .._core.watch import Tracked, Watching, read_watch, untracked, watch_request
+from .._locks import Guard, Signal, start_thread
 from .._system import monotonic
 from ..errors import Cause, DibsError, UsageError
 from .base import BaseTransport, Wake, Watchers
@@ -34,7 +35,6 @@ from .faults import CONNECTION_ERRORS, cause_of, settings_error
 from .handshake import open_for_threads
 from .pool import MOST_IDLE, Opening, Pool, PoolTimeout, Silent, ThreadConnection
 from .subscriber import Subscriber
-from .waking import Signal
 
 _MAX_ATTEMPTS = 4
 """Attempts at the same time."""
@@ -61,7 +61,7 @@ class Probe:
         self._is_needed = is_needed
         self._pause = limit / _MAX_ATTEMPTS
         self._changed = Signal()
-        self._guard = threading.RLock()
+        self._guard = Guard()
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
@@ -70,12 +70,8 @@ class Probe:
         with self._guard:
             if self._thread is not None or self._is_closed:
                 return
-            thread = threading.Thread(target=self._run, name="dibs probe", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:
-                return
-            self._thread = thread
+            with contextlib.suppress(RuntimeError):
+                self._thread = start_thread(self._run, "dibs probe")
 
     def close(self) -> None:
         """End the thread, which is a daemon: if an attempt hangs, it is not waited for."""
@@ -144,7 +140,7 @@ class Superseded:
 
     def __init__(self) -> None:
         self.connections: OrderedDict[bytes, tuple[ThreadConnection, float]] = OrderedDict()
-        self._guard = threading.RLock()
+        self._guard = Guard()
 
     def keep(self, key: bytes, connection: ThreadConnection) -> None:
         """Keep *connection* until *key* is released. The oldest is closed if there are many."""
@@ -201,8 +197,8 @@ class PooledTransport(BaseTransport):
         self._following = self._superseded.connections
         self._watchers = Watchers()
         self._subscriber: Subscriber | None = None
-        self._subscribing = threading.RLock()
-        self._tripping = threading.RLock()
+        self._subscribing = Guard()
+        self._tripping = Guard()
         self._probe = Probe(
             self._open,
             self._recover,

@@ -1,7 +1,6 @@
 """The subscriber of the threads transport: a connection for notifications of changed keys."""
 
 import contextlib
-import threading
 from collections import deque
 from typing import Any
 
@@ -11,11 +10,11 @@ from .._core.capabilities import NO_OP
 from .._core.connection import TimeLimit
 from .._core.request import Reply, Request
 from .._core.watch import Tracked, read_tracked, tracked
+from .._locks import Guard, Signal, start_thread
 from .._system import monotonic
 from .base import Watchers
 from .faults import CONNECTION_ERRORS
 from .pool import Silent, ThreadConnection
-from .waking import Signal
 
 _PING_AFTER = 4
 """Slices without a message after which the server is pinged, and after which a ping is lost."""
@@ -49,12 +48,12 @@ class Subscriber:
         self._watchers = watchers
         self._budget = budget
         self._pending: deque[_PendingRequest] = deque()
-        self._guard = threading.RLock()
+        self._guard = Guard()
 
     def start(self) -> None:
         """Start the thread. RuntimeError: the system has none for it."""
         self.is_alive = True
-        threading.Thread(target=self._run, name="dibs subscriber", daemon=True).start()
+        start_thread(self._run, "dibs subscriber")
 
     def track(self, requests: list[Request]) -> list[Tracked]:
         """Send them and have later changes of their keys pushed. Silent, EOFError: no replies."""

@@ -13,7 +13,6 @@ import re
 import secrets
 import signal
 import sys
-import threading
 from collections.abc import Generator, Iterable
 from socketserver import ThreadingMixIn
 from typing import Any
@@ -21,6 +20,7 @@ from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from .. import Dibs, DibsError
+from .._interface import Guard, start_thread
 from .http import ConsoleResponse, sentence
 from .wsgi import Environ, StartResponse, WsgiConsole
 
@@ -98,7 +98,7 @@ class OneBrowser:
         self._session = secrets.token_hex(32)
         self._cookie = _SESSION.format(port=port)
         self._hosts = {f"{_ADDRESS}:{port}", f"localhost:{port}"}
-        self._lock = threading.Lock()
+        self._lock = Guard()
         self._is_used = False
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -156,7 +156,7 @@ def _ended_by_signals(server: ConsoleServer) -> Generator[None, None, None]:
     """Ctrl-C and SIGTERM end the server, also before it has begun."""
 
     def stop(*_: object) -> None:
-        threading.Thread(target=server.shutdown, daemon=True).start()
+        start_thread(server.shutdown, "dibs console")
 
     before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, cast
 
-from .._interface import RenewedLock, ServerInfo, inspector
+from .._interface import RenewedLock, ServerInfo, inspector, try_lock
 from .._process import alive, process_state
 from .._wording import Place, found_at
 from ..errors import DibsError, UsageError
@@ -187,14 +187,15 @@ class _Reader:
 
     def read_some(self) -> None:
         """Go on with the sweep, for a moment; nothing if another thread does so."""
-        if not self._lock.acquire(blocking=False):
+        lock = self._lock.lock
+        if not try_lock(lock):
             return
         try:
             self._read(monotonic() + READ_FOR)
         except DibsError as error:
             self.survey.failed(str(error), monotonic())
         finally:
-            self._lock.release()
+            lock.release()
 
     def _read(self, until: float) -> None:
         survey, now = self.survey, monotonic()

@@ -11,7 +11,6 @@ import hmac
 import importlib
 import inspect
 import logging
-import threading
 import traceback
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -20,7 +19,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 from .. import DibsError
-from .._interface import fork_safe_lock
+from .._interface import Guard, fork_safe_lock
 from ..errors import UsageError
 from . import needs
 
@@ -409,7 +408,7 @@ class ThreadWorkerPool(Generic[E]):
         self._work = work
         self._limit = limit
         self._ended = ended or _nothing
-        self._lock = threading.Lock()
+        self._lock = Guard()
         self._futures: set[Future[None]] = set()
         self._is_drained = False
         self._pool = ThreadPoolExecutor(concurrency, "line event")

@@ -553,6 +553,12 @@ def log_loss(name: str, job_id: str) -> None:
     )
 
 
+def log_taken(name: str, job_id: str | None) -> None:
+    """A job has the key of another one."""
+    text = "%s: job %s is replaced: the worker that has fetched its message is dead"
+    _log.info(text, name, job_id or "?")
+
+
 def declare(client: object, key: UniqueKey) -> None:
     """Warn if another job has keys of the same shape: one would be answered as the other."""
     first = _DECLARED.setdefault(client, {}).setdefault(key.shape, key.task)

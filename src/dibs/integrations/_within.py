@@ -1,6 +1,7 @@
 """The transaction of a request, with `within=`: its response is stored with its work."""
 
 import inspect
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -9,12 +10,13 @@ from .._http.policy import Policy
 from .._http.problems import refusal_response, replay
 from .._http.responses import Recording, Response
 from .._http.submission import Submission
-from .._interface import NotOurs, Replay, remaining, transactions
-from ._async import claims as async_claims
+from .._interface import How, NotOurs, Replay, remaining, transactions
 from ._sync import claims as sync_claims
 
 if TYPE_CHECKING:
-    from .._interface import AsyncClaim, AsyncWork, Claim, Within, Work
+    from .._interface import AsyncWork, Claim, Within, Work
+
+_log = logging.getLogger("dibs")
 
 STREAMED = (
     "the view has within=, so its response is stored in the transaction, before it is sent: "
@@ -43,6 +45,19 @@ def within_of(
 def left_of(submission: Submission, since: float) -> float:
     """How long it may still wait for another, if it was submitted at *since*."""
     return since + submission.policy.claim_options.wait - time.monotonic()
+
+
+def warn_of_success(name: str, status: int) -> None:
+    """Warn if the response to work that was rolled back is a success.
+
+    *name*: the template of the route.
+    """
+    if status < 400:
+        _log.warning(
+            "%s: the transaction was rolled back, and an error handler has answered %d, so the "
+            "client believes that its request was processed; answer with a 4xx or 5xx",
+            name, status,
+        )  # fmt: skip
 
 
 def table_response(policy: Policy, submission: Submission, answer: Any) -> Response:
@@ -96,16 +111,13 @@ class OpenTransaction:
         self._call = call
         self._is_open = True
 
-    async def end_with(self, claim: "AsyncClaim", policy: Policy, recording: Recording) -> None:
-        """End it by the response, with which it commits or is rolled back; then its claim."""
-        if claim.is_open:
-            how = async_claims.how_it_ended(claim, policy, recording)
-            if how == "returned":
-                self._is_open = False
-                await self._call(self._work.commit)
-            else:
-                await self.roll_back()
-            await claim.end(how)
+    async def end(self, how: How) -> None:
+        """Commit if the request has *returned*, else roll back; nothing, if it has ended."""
+        if how != "returned":
+            await self.roll_back()
+        elif self._is_open:
+            self._is_open = False
+            await self._call(self._work.commit)
 
     async def roll_back(self) -> None:
         """There is no final response. Nothing, if it has ended."""

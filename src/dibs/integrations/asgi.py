@@ -10,8 +10,8 @@ A request that no policy guards is passed on unchanged.
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import IO, TYPE_CHECKING, Any, Unpack, cast
+from collections.abc import Awaitable, Callable, Iterable
+from typing import IO, Any, Unpack, cast
 
 from .. import AsyncDibs
 from .._http.bodies import PIECE, SHORT, BodyHash, LongBody
@@ -25,7 +25,7 @@ from .._http.policy import (
     match_policy,
     unmark_guarded,
 )
-from .._http.responses import Recording, Response
+from .._http.responses import Response
 from .._http.submission import (
     INCOMPLETE,
     InvalidRequest,
@@ -37,20 +37,11 @@ from .._http.submission import (
     submission_of,
     too_large,
 )
-from ..errors import UsageError
-from ._async.claims import claim_request, end_claim
-from ._within import STREAMED, OpenTransaction
-
-if TYPE_CHECKING:
-    from .._interface import AsyncClaim
+from ._async.claims import claim_request
+from ._response_end import App, Message, Receive, Recorder, RequestEnd, Scope, Send
 
 __all__ = ["DibsMiddleware", "Policy"]
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 User = Callable[[Scope], Any]
 
 
@@ -98,8 +89,9 @@ class DibsMiddleware:
             outcome = await claim_request(self._dibs, policy, policy.route, submission)
             if isinstance(outcome, Response):
                 return await send_response(outcome, send)
-            recorder = Recorder(applied(policy, submission), outcome, send)
-            return await recorder.run(self._app, scope, body.receive)
+            end = RequestEnd(scope, body.receive, send)
+            end.recorder = Recorder(applied(policy, submission), outcome)
+            return await end.run(self._app)
         finally:
             unmark_guarded(scope)
             body.close()
@@ -268,169 +260,6 @@ def _move(buffer: bytearray, hashing: BodyHash, file: IO[bytes]) -> None:
     buffer.clear()
     hashing.add(data)
     file.write(data)
-
-
-# ---- the response
-
-
-class Recorder:
-    """Passes a response on, and ends the claim with its last piece, before that is sent.
-
-    So a client that has the whole response can submit again and gets a correct answer; and what
-    the application does afterwards (background tasks) is not part of the claim.
-    """
-
-    __slots__ = ("_begin", "_policy", "_recording", "_send", "claim", "transaction")
-
-    def __init__(self, policy: Policy, claim: "AsyncClaim", send: Send) -> None:
-        self.claim = claim
-        self._policy = policy
-        self._recording = Recording(policy.record_limit)
-        self._send = send
-        self.transaction: OpenTransaction | None = None
-        """It commits before anything of the response is sent."""
-        self._begin: Message | None = None
-        """The beginning of the response, which waits for the commit."""
-
-    async def run(self, app: App, scope: Scope, receive: Receive) -> None:
-        """Run the application under the claim. Raises what it raises."""
-        end = ResponseEnd(scope, self.send)
-        try:
-            await app(scope, end.reading(receive), end.send)
-            await end.finish()
-            await self.abort()
-        finally:
-            await self.close()
-
-    async def abort(self) -> None:
-        """The application has returned.
-
-        If it began a response and did not finish it, the client has disconnected from a stream: the
-        work was done, only the response is incomplete.
-        """
-        if self._recording.status and self.transaction is None and self.claim.is_open:
-            self._recording.discard()
-            await end_claim(self.claim, self._policy, self._recording)
-
-    async def close(self) -> None:
-        """End the claim, if it is still open.
-
-        The application ended by an error, by cancellation, or without a response. A detached claim
-        stays detached if there was a response.
-        """
-        try:
-            if self.transaction is not None:
-                await self.transaction.roll_back()
-        finally:
-            if self.claim.is_open or not self._recording.status:
-                # In a task that is cancelled again here, the release is delivered nevertheless.
-                await self.claim.fail()
-
-    async def send(self, message: Message) -> None:
-        """Record and pass on. UsageError: a stream cannot be stored in a transaction."""
-        kind = message["type"]
-        if kind == "http.response.start":
-            self._recording.begin(message["status"], message.get("headers", ()))
-        elif kind == "http.response.body":
-            self._recording.add(message.get("body", b""))
-        elif kind in ("http.response.pathsend", "http.response.zerocopysend"):
-            self._recording.discard()
-        if self.transaction is not None and not self._is_whole(message):
-            self._begin = message
-            return
-        if is_last(message):
-            end = end_claim if self.transaction is None else self.transaction.end_with
-            await end(self.claim, self._policy, self._recording)
-        begin, self._begin = self._begin, None
-        if begin is not None:
-            await self._send(begin)
-        try:
-            await self._send(message)
-        except OSError:
-            # The client has disconnected. The application learns it with the next message: that
-            # may be the whole body, and then the response can be stored.
-            if kind != "http.response.start":
-                await self.abort()
-                raise
-
-    def _is_whole(self, message: Message) -> bool:
-        """False: the response begins, and waits for its body. UsageError: it is not whole."""
-        kind = message["type"]
-        if kind in ("http.response.pathsend", "http.response.zerocopysend") or (
-            kind == "http.response.body" and message.get("more_body")
-        ):
-            raise UsageError(STREAMED)
-        return kind != "http.response.start"
-
-
-def is_last(message: Message) -> bool:
-    """True: this message completes the response."""
-    kind = message["type"]
-    if kind == "http.response.pathsend":
-        return True
-    return kind in ("http.response.body", "http.response.zerocopysend") and not message.get(
-        "more_body"
-    )
-
-
-class ResponseEnd:
-    """Passes a response on, its last piece after the dependencies of FastAPI have ended.
-
-    Since FastAPI 0.118, those with `yield` end after the response: a session would commit, or fail
-    to, when its response is stored and its lease released. So they are ended here, before the last
-    piece. Where they cannot, because a stream is sent by another task than the one that entered
-    them, the last piece waits until the application has returned.
-    """
-
-    __slots__ = ("_held", "_scope", "_send", "_task")
-
-    def __init__(self, scope: Scope, send: Send) -> None:
-        self._scope = scope
-        self._send = send
-        self._task = asyncio.current_task()
-        self._held: list[Message] = []
-
-    def reading(self, receive: Receive) -> Receive:
-        """*receive*; the task that reads first is the one that enters the dependencies."""
-        is_first = True
-
-        async def read() -> Message:
-            nonlocal is_first
-            if is_first:
-                self._task, is_first = asyncio.current_task(), False
-            return await receive()
-
-        return read
-
-    async def send(self, message: Message) -> None:
-        """Pass on, now or later. Raises what a dependency raises."""
-        stack: Any = self._scope.get("fastapi_inner_astack")
-        if getattr(stack, "_exit_callbacks", None):  # there are such dependencies
-            is_here = asyncio.current_task() is self._task
-            if is_last(message) and is_here:
-                await stack.aclose()
-            elif is_last(message) or (is_here and _is_short(message)):
-                self._held.append(message)
-                return
-        await self.finish()
-        await self._send(message)
-
-    async def finish(self) -> None:
-        """Send what was held back: the application has returned, or continues."""
-        held, self._held = self._held, []
-        for message in held:
-            await self._send(message)
-
-
-def _is_short(message: Message) -> bool:
-    """Whether *message* begins a response whose length is known.
-
-    Its start waits for its body: if a dependency fails, nothing is sent yet, and the client gets a
-    500.
-    """
-    return message["type"] == "http.response.start" and any(
-        name.lower() == b"content-length" for name, _ in message.get("headers", ())
-    )
 
 
 # ---- reading a scope

@@ -21,7 +21,7 @@ with needs("celery"):
     from celery import Task, uuid
     from celery.app.task import Context
     from celery.exceptions import Ignore
-    from celery.signals import task_postrun, task_revoked
+    from celery.signals import task_postrun, task_received, task_revoked
     from celery.states import READY_STATES, RETRY
     from celery.utils.functional import head_from_fun
     from celery.utils.time import maybe_make_aware
@@ -294,6 +294,18 @@ def _awaited(task_id: str, options: dict[str, Any]) -> Any:
     group = {"group": options.get("group_id"), "group_index": options.get("group_index")}
     rest = {name: options.get(name) for name in ("chain", "chord", "root_id", "parent_id")}
     return Context(id=task_id, errbacks=options.get("link_error"), **group, **rest)
+
+
+@task_received.connect
+def _fetched(sender: Any = None, request: Any = None, **_: Any) -> None:
+    """A worker has a message in its memory: until it starts, for hours if that has an `eta`."""
+    if not isinstance(request.task, _UniqueTask):
+        return
+    headers = request.request_dict
+    key, token = headers.get(KEY), headers.get(TOKEN)
+    if key is not None and token is not None:
+        wait = (request.eta - datetime.now(UTC)).total_seconds() if request.eta else 0.0
+        request.task.dibs_jobs.fetched(key, token, wait)
 
 
 @task_revoked.connect

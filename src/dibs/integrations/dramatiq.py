@@ -10,6 +10,7 @@
 
 import functools
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import timedelta
@@ -18,7 +19,7 @@ from typing import Any, Unpack, cast
 from . import needs
 
 with needs("dramatiq"):
-    from dramatiq import Actor, Middleware
+    from dramatiq import Actor, Consumer, Middleware
     from dramatiq.middleware import GroupCallbacks, SkipMessage
 
 from .. import Dibs, Duplicate
@@ -239,6 +240,16 @@ class _Runs(Middleware):
 
         return call
 
+    def naming(self, broker: Any) -> Callable[..., Any]:
+        """*consume* of *broker*: its consumers name this process where they fetch a message."""
+        consume = broker.consume
+
+        @functools.wraps(consume)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return _NamingConsumer(consume(*args, **kwargs), broker)
+
+        return call
+
     def after_process_message(
         self,
         broker: Any,
@@ -277,6 +288,40 @@ class _Runs(Middleware):
             actor.dibs_jobs.give_back(actor.key_of(message), token)
 
 
+class _NamingConsumer(Consumer):
+    """A consumer of a broker: what it yields may wait in this process for long."""
+
+    def __init__(self, consumer: Any, broker: Any) -> None:
+        self.dibs_consumer, self.dibs_broker = consumer, broker
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.dibs_consumer, name)
+
+    def __next__(self) -> Any:
+        message = next(self.dibs_consumer)
+        if message is not None:
+            self._name(message)
+        return message
+
+    def _name(self, message: Any) -> None:
+        actor, options = self.dibs_broker.actors.get(message.actor_name), message.options
+        if isinstance(actor, _UniqueActor) and options.get(TOKEN) and options.get(KEY):
+            wait = (options.get("eta") or 0) / 1000 - time.time()
+            actor.dibs_jobs.fetched(options[KEY], options[TOKEN], max(wait, 0.0))
+
+    def ack(self, message: Any) -> None:
+        self.dibs_consumer.ack(message)
+
+    def nack(self, message: Any) -> None:
+        self.dibs_consumer.nack(message)
+
+    def requeue(self, messages: Any) -> None:
+        self.dibs_consumer.requeue(messages)
+
+    def close(self) -> None:
+        self.dibs_consumer.close()
+
+
 def _runs_of(broker: Any) -> _Runs:
     """The middleware of *broker*: before all others, so that what comes after a run ends here."""
     for middleware in broker.middleware:
@@ -284,5 +329,5 @@ def _runs_of(broker: Any) -> _Runs:
             return middleware
     runs, others = _Runs(), list(broker.middleware)
     broker.add_middleware(runs, **({"before": type(others[0])} if others else {}))
-    broker.enqueue = runs.freeing(broker.enqueue)
+    broker.enqueue, broker.consume = runs.freeing(broker.enqueue), runs.naming(broker)
     return runs

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from .. import AsyncDibs, Dibs, Event
+from .._interface import Guard
 
 if TYPE_CHECKING:
     from ..testing import Server
@@ -40,7 +40,7 @@ class _Unguarded:
 
     def __init__(self) -> None:
         self._names: list[str] = []
-        self._lock = threading.Lock()
+        self._lock = Guard()
 
     def __call__(self, event: Event) -> None:
         if event.kind == "outage" or event.guarded is False:

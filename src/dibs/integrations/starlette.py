@@ -9,6 +9,7 @@ The endpoint is claimed after authentication, and the claim ends with the last p
 response, before that is sent. FastAPI: `dibs.integrations.fastapi`.
 """
 
+import asyncio
 import functools
 import inspect
 import time
@@ -46,10 +47,19 @@ from .._http.throttle import Throttle, Throttled
 from .._interface import NotOurs, throttling
 from ..errors import Unavailable, UsageError
 from ._async.claims import claim_request
+from ._response_end import (
+    App,
+    Message,
+    Receive,
+    Recorder,
+    RequestEnd,
+    RequestLeases,
+    Scope,
+    Send,
+)
 from ._starlette_routes import (
     GUARD,
     Refused,
-    RequestLeases,
     answer,
     check_routes_of,
     is_dependency,
@@ -63,13 +73,6 @@ from ._starlette_routes import (
 )
 from ._within import OpenTransaction, left_of, table_response, within_of
 from .asgi import (
-    App,
-    Message,
-    Receive,
-    Recorder,
-    ResponseEnd,
-    Scope,
-    Send,
     client_address,
     closing,
     headers_of,
@@ -355,7 +358,7 @@ class _RequestGuard:
         self._form_of: Request | None = None
         """The request whose form was read here, and is closed here."""
         self._leases: RequestLeases | None = None
-        self._end: ResponseEnd | None = None
+        self._end: RequestEnd | None = None
         """None: nothing ends with the response."""
         self._is_started = False
         self._size = 0
@@ -379,9 +382,15 @@ class _RequestGuard:
     def leases(self, request: Request) -> RequestLeases:
         """The leases that this request holds until its response ends."""
         if self._leases is None:
-            self._leases = RequestLeases(self._middleware.dibs)
-            self._end = self._end or ResponseEnd(request.scope, self._pass_on)
+            self._leases = self._end_of(request).leases = RequestLeases(self._middleware.dibs)
         return self._leases
+
+    def _end_of(self, request: Request) -> RequestEnd:
+        """What ends with the response. Called in the task in which FastAPI runs the endpoint."""
+        if self._end is None:
+            opener = asyncio.current_task()
+            self._end = RequestEnd(request.scope, self._receive, self._pass_on, opener)
+        return self._end
 
     async def claim(self, policy: Policy, request: Request) -> Response | None:
         """Claim the request. Returns the response in place of the endpoint's; None: run it."""
@@ -395,8 +404,8 @@ class _RequestGuard:
         if isinstance(outcome, Response) or isinstance(submission, InvalidRequest):
             return cast(Response, outcome)
         self._submitted = submission
-        self._recorder = Recorder(submission.policy, outcome, self._send)
-        self._end = self._end or ResponseEnd(request.scope, self._pass_on)
+        self._recorder = Recorder(submission.policy, outcome)
+        self._end_of(request).recorder = self._recorder
         return None
 
     async def run_within(
@@ -411,12 +420,15 @@ class _RequestGuard:
             return None, await within.run(args, kwargs)
         records = recorder.claim.recording()
         wait = left_of(submission, self._since)
+        recorder.is_rolled_back = True  # unless nothing is raised
         work = await within.begin(recorder.claim, records, args, kwargs, wait)
         if isinstance(work, NotOurs):
             response = table_response(submission.policy, submission, records.answer(work))
             await recorder.claim.end("returned")
-            self._recorder = None
+            assert self._end is not None
+            self._end.recorder = self._recorder = None
             return response, None
+        recorder.is_rolled_back = False
         recorder.transaction = OpenTransaction(work, within.end)
         return None, work.result
 
@@ -455,8 +467,6 @@ class _RequestGuard:
                 await self._refuse(self._too_long)
             if self._leases is not None:
                 await self._leases.leave(None)
-            if self._recorder is not None:
-                await self._recorder.abort()
         finally:
             unmark_guarded(self._scope)
             if self._recorder is not None:
@@ -472,7 +482,7 @@ class _RequestGuard:
         """
         if self._too_long is not None:
             return {"type": "http.disconnect"}
-        message = await self._receive()
+        message = await (self._receive if self._end is None else self._end.receive)()
         self._size += len(message.get("body", b""))
         if not self._is_matched and "endpoint" in self._scope:
             self._is_matched, self._policy = True, self._policy_of_route()
@@ -508,18 +518,19 @@ class _RequestGuard:
         if self._too_long is not None and not self._is_started:
             await self._refuse(self._too_long)
         if self._too_long is None:
-            await (self._pass_on if self._end is None else self._end.send)(message)
+            await self._guarded_send(message)
 
     async def _refuse(self, policy: Policy) -> None:
         """Refuse a body that is too long, in place of what the application says about it."""
         refused = refusal_response(policy, too_large(policy.body_limit), by_client=True)
-        await send_response(refused, self._pass_on)
+        await send_response(refused, self._guarded_send)
+
+    async def _guarded_send(self, message: Message) -> None:
+        await (self._pass_on if self._end is None else self._end.send)(message)
 
     async def _pass_on(self, message: Message) -> None:
         self._is_started = True
-        if self._leases is not None:
-            await self._leases.sending(message)
-        await (self._send if self._recorder is None else self._recorder.send)(message)
+        await self._send(message)
 
 
 def _facts_of(request: Request, name: str, headers: RequestHeaders, user: object) -> RequestFacts:

@@ -10,9 +10,10 @@
 """
 
 import asyncio
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar, Unpack, get_type_hints
 
@@ -20,6 +21,7 @@ from . import needs
 
 with needs("taskiq"):
     from taskiq import (
+        AckableMessage,
         AsyncBroker,
         AsyncTaskiqDecoratedTask,
         AsyncTaskiqTask,
@@ -210,7 +212,30 @@ def _runs_of(broker: AsyncBroker) -> _Runs:
             return middleware
     runs = _Runs()
     broker.add_middlewares(runs)
+    listen = broker.listen
+
+    async def naming() -> AsyncGenerator[Any, None]:
+        """What *listen* yields: it may wait in this process for long."""
+        async with contextlib.aclosing(listen()) as deliveries:
+            async for delivery in deliveries:
+                await _name(broker, delivery)
+                yield delivery
+
+    broker.listen = naming  # type: ignore[method-assign]
     return runs
+
+
+async def _name(broker: AsyncBroker, delivery: Any) -> None:
+    """Name this process in the claim of a message that it has fetched."""
+    data = delivery.data if isinstance(delivery, AckableMessage) else delivery
+    with contextlib.suppress(Exception):  # Taskiq says what is wrong with a message
+        message = broker.formatter.loads(data)
+        task, labels = broker.find_task(message.task_name), message.labels
+        jobs: AsyncUniqueJobs | None = getattr(
+            getattr(task, "original_func", None), "dibs_jobs", None
+        )
+        if jobs is not None and labels.get(TOKEN):
+            await jobs.fetched(labels[KEY], labels[TOKEN])
 
 
 def _guarded(function: Callable[..., Any], jobs: AsyncUniqueJobs) -> Callable[..., Any]:

@@ -6,6 +6,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from dibs import AsyncDibs, Duplicate, LeaseLost, Unavailable
+from dibs._core.jobs import HEARTBEAT
 from dibs.events import Event
 from dibs.integrations._async.jobs import AsyncRun, AsyncUniqueJobs
 from dibs.integrations._unique import RUN_NAME, Job, UniqueKey, UniqueOptions, is_turn
@@ -38,8 +39,10 @@ class Message(NamedTuple):
 class Broker:
     """A queue that delivers at least once: also again, if a worker was killed."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, again: float = _AGAIN) -> None:
         self._world = world
+        self._again = again
+        """Seconds after which it delivers what a dead worker has not acknowledged."""
         self._queue: list[tuple[float, int, Message]] = []
         self._unacknowledged: set[int] = set()
         """The numbers of deliveries that a worker has."""
@@ -57,7 +60,7 @@ class Broker:
             return None
         _, number, message = self._queue.pop(0)
         self._unacknowledged.add(number)
-        self._world.later(_AGAIN, self._check, process, number, message)
+        self._world.later(self._again, self._check, process, number, message)
         return number, message
 
     def acknowledge(self, number: int) -> None:
@@ -71,7 +74,7 @@ class Broker:
             self.acknowledge(number)
             self.send(message)
         else:
-            self._world.later(_AGAIN, self._check, process, number, message)
+            self._world.later(self._again, self._check, process, number, message)
 
 
 class Execution:
@@ -97,11 +100,15 @@ class Jobs(Workload):
 
     name = "jobs"
     kinds = (*USUAL, *LATE, "kill", "restart", "failover")
+    prefetched = 1
+    """How many messages a worker has at once; of several, it says that it has fetched them."""
+    produced = 4
+    """How many jobs a producer sends."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.unique = self.options()
-        self.broker = Broker(world)
+        self.broker = self.made_broker()
         self.executions: list[Execution] = []
         self.sent: dict[str, float] = {}
         """Jobs that were accepted, and when."""
@@ -113,6 +120,10 @@ class Jobs(Workload):
         self.repeats = self.random.choice((0.0, 0.2))
 
         self.current: dict[asyncio.Task[Any] | None, Execution] = {}
+
+    def made_broker(self) -> Broker:
+        """What takes messages to the workers."""
+        return Broker(self.world)
 
     def options(self) -> UniqueOptions:
         """How jobs are unique."""
@@ -134,19 +145,26 @@ class Jobs(Workload):
 
         jobs = AsyncUniqueJobs(dibs, UniqueKey("job:{number}", work, self.unique))
         producing = process.spawn(self._produce(process, jobs, random))
-        while CLOCK.now < _END:
-            delivery = self.broker.take(process)
-            if delivery is None:
+        deliveries: list[tuple[int, Message]] = []
+        while CLOCK.now < _END or deliveries:
+            while len(deliveries) < self.prefetched and (more := self.broker.take(process)):
+                await self._fetched(process, jobs, more[1])
+                deliveries.append(more)
+            if not deliveries:
                 await asyncio.sleep(0.05)
-            else:
-                await self._handle(process, jobs, delivery[1], random)
-                self.broker.acknowledge(delivery[0])
+                continue
+            number, message = deliveries.pop(0)
+            await self._handle(process, jobs, message, random)
+            self.broker.acknowledge(number)
         await producing
+
+    async def _fetched(self, process: Process, jobs: AsyncUniqueJobs, message: Message) -> None:
+        """A worker has *message* in its memory."""
 
     # ---- producing
 
     async def _produce(self, process: Process, jobs: AsyncUniqueJobs, random: Random) -> None:
-        for number in range(4):
+        for number in range(self.produced):
             await asyncio.sleep(random.random() * 2.0)
             key = f"job:{random.randrange(2)}"
             job_id = f"{process.name}-{id_of(random)}-{number}"
@@ -157,6 +175,10 @@ class Jobs(Workload):
                 self.world.counts["queued"] += 1
             except (Duplicate, Unavailable, LeaseLost) as error:
                 self.world.counts[f"not queued: {type(error).__name__}"] += 1
+                self._refused(error)
+
+    def _refused(self, error: Exception) -> None:
+        """A producer was told that there is such a job."""
 
     # ---- working
 
@@ -240,6 +262,8 @@ class Jobs(Workload):
             if not self._has_run(job_id, at) and not is_forgotten:
                 self.world.violate(f"the job {job_id} was accepted and has never run")
         for key, value in self.leftovers().items():
+            if key.startswith(HEARTBEAT.encode()):  # the workers live
+                continue
             if not value.startswith(b"dibs1 done") and not self._is_queued(key):
                 self.world.violate(f"{key!r} is left behind: {value!r}")
 
@@ -255,6 +279,42 @@ class Jobs(Workload):
 
     def _is_queued(self, key: bytes) -> bool:
         return any(message.key.encode() == key for _, _, message in self.broker._queue)
+
+
+class FetchedJobs(Jobs):
+    """Workers have several messages in their memory; what dies with one is delivered late."""
+
+    name = "fetched"
+    prefetched = 3
+    produced = 8
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.fetched: dict[str, tuple[Process, float]] = {}
+        """Who had the message of a job last, and since when."""
+        self.killed: dict[Process, float] = {}
+
+    def made_broker(self) -> Broker:
+        return Broker(self.world, again=6.0)
+
+    async def _fetched(self, process: Process, jobs: AsyncUniqueJobs, message: Message) -> None:
+        self.fetched.pop(message.job_id, None)
+        if message.token is not None and await jobs.fetched(message.key, message.token):
+            self.fetched[message.job_id] = process, CLOCK.now
+            self.world.counts["fetched"] += 1
+
+    def _refused(self, error: Exception) -> None:
+        """The job in the way belongs to a worker that lives, or has died just now."""
+        known = self.fetched.get(getattr(error, "note", None) or "")
+        if known is None or not known[0].is_dead or self.world.has_lost(known[1]):
+            return
+        worker, _ = known
+        self.world.counts["refused for a dead worker"] += 1
+        died = self.killed.setdefault(worker, CLOCK.now)
+        faults = [each.at + 2 * each.length for each in self.world.plan.faults]
+        calm = max([died, *[BEGIN + each for each in faults]]) + 2 * self.unique.lease
+        if CLOCK.now > calm + 3.0:
+            self.world.violate(f"{error.note} has been with a dead worker since {died - BEGIN:.1f}")
 
 
 class AloneJobs(Jobs):

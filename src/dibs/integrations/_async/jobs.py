@@ -29,7 +29,9 @@ from typing import TYPE_CHECKING, Any
 from ..._interface import (
     KeyInfo,
     claiming,
+    fetched_by,
     inspector,
+    job_keys,
     lend,
     refusal_in,
     row_of,
@@ -57,6 +59,7 @@ from .._unique import (
     log_loss,
     log_refusal,
     log_replay,
+    log_taken,
     replaceable,
     replaced_by_token,
     turn_after,
@@ -172,7 +175,7 @@ class AsyncUniqueJobs:
                 await taking.take()
             except Duplicate as error:
                 refusal = refusal or error
-                if can_run is not None and await self._is_over(slot, error, can_run):
+                if await self._is_over(slot, error, can_run):
                     return slot, claiming(self._dibs, request)
             else:
                 return slot, taking
@@ -180,9 +183,12 @@ class AsyncUniqueJobs:
         raise refusal
 
     async def _is_over(
-        self, key: str, error: Duplicate, can_run: Callable[[KeyInfo], Awaitable[bool]]
+        self,
+        key: str,
+        error: Duplicate,
+        can_run: Callable[[KeyInfo], Awaitable[bool]] | None = None,
     ) -> bool:
-        """Whether the job in *error* will never run; its key is free now."""
+        """Whether the job in *error* will not run, or not soon; its key is free now."""
         if error.state != "running":
             return False
         keys = inspector(self._dibs)
@@ -190,10 +196,38 @@ class AsyncUniqueJobs:
             entry = await keys.entry(key)
             if entry is None:  # it has ended at this moment
                 return True
-            if not is_waiting(entry, error.note, self._key.options.lease) or await can_run(entry):
+            if not is_waiting(entry, error.note, self._key.options.lease):
                 return False
-            return await keys.release_whatever(key, entry.token_hint or "") != "other"
+            is_left = await self._is_left(entry)
+            if not is_left and (can_run is None or await can_run(entry)):
+                return False
+            if await keys.release_whatever(key, entry.token_hint or "") == "other":
+                return False
         except (Unavailable, UsageError):  # it cannot be asked
+            return False
+        if is_left:
+            log_taken(self._key.name, error.note)
+        return True
+
+    async def _is_left(self, entry: KeyInfo) -> bool:
+        """Whether a worker has fetched the job of *entry*, and has died since."""
+        worker = fetched_by(entry)
+        return worker is not None and not await job_keys(self._dibs).is_taken(worker)
+
+    async def fetched(self, key: str, token: str, delay: float = 0.0) -> bool:
+        """Name this process as the one that has fetched the message of a job, to start it.
+
+        *delay*: in how many seconds it may start. If the process dies before that, the next job
+        with *key* takes its place. False: it waits no longer, or Redis did not answer.
+        """
+        if (claimed := claimed_by(key, token)) is None:
+            return False
+        options = self._key.options
+        try:
+            return await job_keys(self._dibs).fetch(
+                *claimed, options.in_queue(delay), options.lease
+            )
+        except (Unavailable, UsageError):
             return False
 
     async def start(self, key: str, job: Job) -> "AsyncRun":
@@ -246,6 +280,10 @@ class AsyncUniqueJobs:
             except LeaseLost:
                 if request.token is None:
                     raise
+            except Duplicate as error:
+                if not await self._is_over(request.key, error):
+                    raise
+                return await stack.enter_async_context(claiming(self._dibs, request))
         return None
 
     async def _claimed(self, stack: AsyncExitStack, key: str, job: Job) -> "AsyncClaim":

@@ -2,11 +2,11 @@
 
 import functools
 import inspect
-import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from ..._interface import Guard
 from ...errors import Busy, Duplicate
 from .._line_events import (
     ACTOR_NAME,
@@ -131,7 +131,7 @@ class AsyncDispatcher(Routes):
         self._deduplication = AsyncDeduplication(dibs)
         concurrency = self.pool.concurrency if concurrency is None else concurrency
         self._workers = self.pool(self._work, concurrency=concurrency, limit=limit, ended=ended)
-        self._lock = threading.Lock()
+        self._lock = Guard()
         self._client: Any = None
 
     def receive(self, body: bytes, signature: str | None) -> int:

@@ -3,11 +3,11 @@
 
 import functools
 import inspect
-import threading
 from collections.abc import Generator, Callable, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from ..._interface import Guard
 from ...errors import Busy, Duplicate
 from .._line_events import (
     ACTOR_NAME,
@@ -132,7 +132,7 @@ class Dispatcher(Routes):
         self._deduplication = Deduplication(dibs)
         concurrency = self.pool.concurrency if concurrency is None else concurrency
         self._workers = self.pool(self._work, concurrency=concurrency, limit=limit, ended=ended)
-        self._lock = threading.Lock()
+        self._lock = Guard()
         self._client: Any = None
 
     def receive(self, body: bytes, signature: str | None) -> int:

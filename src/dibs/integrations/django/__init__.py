@@ -13,8 +13,7 @@
     def order(request): ...
 
 Sync and async views alike. The decorator needs no middleware. Hashes are keyed by SECRET_KEY.
-Django REST framework: `dibs.integrations.drf`. Commands that run alone, such as
-`python manage.py alone migrate`, need "dibs.integrations.django" in INSTALLED_APPS: see `alone.py`.
+Django REST framework: `dibs.integrations.drf`.
 """
 
 # pyright: basic
@@ -26,7 +25,6 @@ import contextvars
 import functools
 import inspect
 import json
-import threading
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
@@ -49,7 +47,7 @@ from ..._http.problems import busy, is_refusal
 from ..._http.responses import Recording, Response
 from ..._http.submission import InvalidRequest, Submission, applied
 from ..._http.throttle import Throttle, ThrottleAnswer, Throttled
-from ..._interface import open_in_django, throttling
+from ..._interface import Guard, open_in_django, throttling
 from ...errors import Unavailable, UsageError
 from .._async import claims as async_claims
 from .._django_requests import (
@@ -542,7 +540,7 @@ def _response(response: Response) -> HttpResponse:
 # ---- settings
 
 
-_making = threading.Lock()
+_making = Guard()
 """The first requests may arrive in several threads at once; they share one Dibs."""
 
 

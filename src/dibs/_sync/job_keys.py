@@ -1,0 +1,63 @@
+# Generated from src/dibs/_async/job_keys.py by unasync.py – do not edit.
+"""What jobs keep beside their claims: which worker has fetched a message, and its heartbeat."""
+
+from .._core.connection import Outage
+from .._core.jobs import HEARTBEAT, HEARTBEAT_NAME, fetch_request, worker_id
+from .._core.keys import expand, milliseconds
+from .._core.lease import HoldCall, LeaseState, read_acquire, secret_in, value_request
+from .._core.options import HoldOptions, Settings
+from .._core.request import Request
+from .._threads import monotonic
+from ..errors import Unavailable, UsageError
+from .leases import Leases
+
+
+class JobKeys:
+    """Reads and writes them. Every method: Unavailable, UsageError."""
+
+    def __init__(self, leases: Leases, namespace: str) -> None:
+        self._leases = leases
+        self._namespace = namespace
+        self._heartbeats: dict[float, LeaseState] = {}
+        """Those of this process: workers have one for each length of a lease."""
+
+    def fetch(self, key: str, token: str, kept: float, lease: float) -> bool:
+        """Name this process in the claim of a job that waits; kept for *kept* seconds at least.
+
+        *lease*: how long after its end this process counts as alive. False: the job does not wait
+        with *token*.
+        """
+        heartbeat = self._heartbeat(lease)
+        data, secret = expand(self._namespace, key), secret_in("claim", token)
+        words = (data, secret, heartbeat.token, milliseconds(kept))
+        try:
+            return self._ask(fetch_request(*words)) == 1
+        except Unavailable:  # the message stays here, so that it is not too late then
+            self._leases.store.transport.post(fetch_request(*words, monotonic() + kept))
+            raise
+
+    def is_taken(self, key: str) -> bool:
+        """Whether *key* has a value, as the heartbeat of a worker that lives."""
+        return self._ask(value_request(expand(self._namespace, key))) is not None
+
+    def _heartbeat(self, ttl: float) -> LeaseState:
+        leases, known = self._leases, self._heartbeats.get(ttl)
+        if known is not None and leases.owns(known) and not known.is_lost_at(monotonic()):
+            return known
+        token = leases.new_token()
+        text = HEARTBEAT + worker_id(token)
+        options = HoldOptions(Settings(self._namespace, "closed"), ttl=ttl, renew=True)
+        call = HoldCall(expand(self._namespace, text), text, HEARTBEAT_NAME, options)
+        lease = leases.acquire(call, token, read_acquire)
+        if not isinstance(lease, LeaseState) or not lease.guarded:
+            raise UsageError(f"{text} is taken, or nothing is guarded")
+        leases.renewer.keep(lease)
+        self._heartbeats[ttl] = lease
+        return lease
+
+    def _ask(self, request: Request) -> object:
+        try:
+            now, _ = self._leases.store.opened()
+            return self._leases.store.ask(request, now)
+        except Outage as outage:
+            raise Unavailable(outage.cause, "a job") from None

@@ -542,7 +542,9 @@ class Check:
         submission = json.dumps([idea, key.strip().partition(";")[0].strip('"')], sort_keys=True)
         if guarded.status == 422:
             assert submission in self._first, "a mismatch with nothing"
-            assert self._first[submission][0] != what, "the same payload is said to differ"
+            # Of a form without its end, some parsers see fewer parts than a middleware.
+            is_cut = sent.odd and not self._is_routed
+            assert is_cut or self._first[submission][0] != what, "the same payload differs"
             self.counts["mismatch"] += 1
             return
         assert guarded.status == 201, "neither run nor replayed"

@@ -22,7 +22,7 @@ from ._core.keys import function_error
 from ._locks import Signal as ThreadSignal
 from ._locks import start_thread
 from ._system import monotonic
-from ._transport.gathering import ends_task, running_loop, start_task
+from ._transport.gathering import LoopBinding, ends_task, running_loop, start_task
 from ._transport.gathering import gather_tasks as gather
 from ._transport.gathering import gather_tasks_until as gather_until
 from ._transport.multiplexed import MultiplexedTransport as Transport
@@ -38,6 +38,7 @@ __all__ = [
     "Deadlines",
     "Flight",
     "Guard",
+    "LoopBinding",
     "LoopWatch",
     "Signal",
     "Transport",
@@ -50,6 +51,7 @@ __all__ = [
     "ends_task",
     "gather",
     "gather_until",
+    "hand_over",
     "is_cancellation",
     "mark_coroutine",
     "maybe_await",
@@ -550,6 +552,12 @@ class WorkQueue(BackgroundTasks):
         """Wait until it is done. What was started in another event loop is not waited for."""
         if self._tasks and not self.is_orphaned:
             await asyncio.wait(self._tasks)
+
+
+def hand_over(loop: Any, queue: WorkQueue, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    """Have *work* done in *loop*, from anywhere. Nothing, if the loop was closed."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(queue.add, work)
 
 
 _AGAIN: Any = object()

@@ -54,6 +54,10 @@ Share = Callable[[LoadRequest, float], Awaitable[Any]]
 """The value of one item, for a caller who came at that time."""
 
 
+_MOST_OUTDATED = 3
+"""How often a claim finds another value whose tags were invalidated, before it waits."""
+
+
 class AsyncBatches:
     """Reads and loads many values at once."""
 
@@ -273,7 +277,7 @@ class AsyncBatches:
                 results[keys.key] = reading
             elif reading.won:
                 claims[item] = LoadClaim(self._alone(many, item), token, reading)
-            elif reading.state == "outdated" or (reading.state == "poison" and when != ALWAYS):
+            elif reading.state in ("outdated", "poison") and when == IF_NEEDED:
                 retries[item] = reading.head or ALWAYS
             else:
                 self._settle(keys, reading, results, since)
@@ -382,6 +386,7 @@ class AsyncCache:
     ) -> Any:
         """The value: from memory, from the store, from a load under way, or loaded now."""
         key, options, memory = keys.key, keys.options, self._memory
+        self._store.enter()
         called_at = monotonic()
         if options.local:
             value = self._reader.local.get(key, called_at)
@@ -412,6 +417,7 @@ class AsyncCache:
 
     async def get_many(self, many: ManyRequest) -> dict[Any, Any]:
         """The value of each item, except those for which the load returned none."""
+        self._store.enter()
         return await self._batches.get(many, self._share_flight)
 
     async def _share_flight(self, request: LoadRequest, called_at: float) -> Any:
@@ -419,6 +425,7 @@ class AsyncCache:
 
     async def refresh(self, request: LoadRequest) -> Any:
         """The value, loaded now (by us, or by a caller who has just begun)."""
+        self._store.enter()
         return await self._join_or_start(request, self._memory.refreshes, monotonic(), force=True)
 
     async def peek(self, keys: CacheKeys) -> Found[Any] | None:
@@ -427,17 +434,17 @@ class AsyncCache:
             now, _ = await self._store.opened()
             requests = [stored_request(keys), *[version_request(tag) for tag in keys.tags]]
             reply, *tags = await self._store.ask_all(requests, now)
+            if isinstance(reply, Exception):
+                raise reply
+            versions = read_versions(tags)
+            return self._store.read(read_stored, reply, keys.options, versions, time())
         except Outage as outage:
-            reply, tags = outage, []
-        if isinstance(reply, Outage):
-            self._undelivered(reply, keys.name, keys.options.on_outage)
+            self._undelivered(outage, keys.name, keys.options.on_outage)
             return None
-        if isinstance(reply, UsageError):
-            raise reply
-        return read_stored(reply, keys.options, read_versions(tags), time())
 
     async def put(self, keys: CacheKeys, value: Any) -> bool:
         """Store a value that was not loaded. False: the store is out; later it is deleted."""
+        self._store.enter()
         options = keys.options
         payload, _ = packed(options.codec, value, keys.name)
         self._reader.changed(keys.key)
@@ -463,6 +470,7 @@ class AsyncCache:
 
     async def invalidate_tag(self, tag: bytes, policy: OutagePolicy) -> bool:
         """Make all values with the tag outdated. False: the store is out; delivered later."""
+        self._store.enter()
         self._store.transport.changed(tag)
         try:
             dropped = await self._deliver(invalidate_request(tag, tag, monotonic() + TAG_LIFE))
@@ -483,6 +491,7 @@ class AsyncCache:
         self, key: bytes, lock: bytes, name: str, lasts: float, policy: OutagePolicy
     ) -> bool:
         """Delete the value of any key. *lasts*: how long it is worth delivering, in an outage."""
+        self._store.enter()
         self._reader.changed(key)
         try:
             deleted = await self._deliver(invalidate_request(key, lock, monotonic() + lasts))
@@ -599,7 +608,7 @@ class AsyncCache:
         options, keys = request.options, request.keys
         token = self._leases.new_token()
         waited = poisoned = False
-        outdated = b""
+        outdated, retries = b"", _MOST_OUTDATED
         while True:
             asked_at = monotonic()
             ended = self._store.recoveries
@@ -621,18 +630,21 @@ class AsyncCache:
             if reading.state == "poison" and not poisoned:
                 poisoned = True  # the script takes it for a value; only we can see that it is none
                 continue
-            if reading.state == "outdated" and not reading.won:
+            if reading.state == "outdated" and not reading.won and retries:
                 outdated = reading.head  # only we can see that; it counts as none from now on
+                retries -= 1
                 continue
             if reading.state == "failed":
                 raise load_error(reading.value, keys.name)
             wait = options.wait
+            if reading.is_foreign:  # nothing tells how long it stays there
+                wait = min(wait, options.lock_ttl)
             if reading.state == "stale" and not force:
                 wait = min(wait, options.stale_after)
                 if reading.resting or monotonic() - since >= wait:
                     return self._stale_answer(request, reading, asked_at)
             if monotonic() - since >= wait:
-                return await self._loader.load_unstored(request)
+                return await self._loader.load_unstored(request, foreign=reading.is_foreign)
             await self._follow(request, reading, since + wait)
             waited, poisoned = True, False  # who was waited for may have replaced those bytes
             asked_at = monotonic()

@@ -1,17 +1,18 @@
 """The store of a client: its connection, its scripts, and what its error replies mean."""
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .._core.capabilities import Engine, ScriptMemory, by_script, with_scripts, with_scripts_once
 from .._core.causes import cause_for
-from .._core.connection import Limits, Outage
+from .._core.connection import Limits, Outage, interpret
 from .._core.lease import SetExpiry, mistake, store_is_out
 from .._core.options import OutagePolicy
 from .._core.request import Request, deciding_error
 from .._core.slots import Reaction, Reconnections, reaction_to
 from .._events import EventSink, OutageLog
-from .._tasks import Transport, monotonic, redis
+from .._tasks import LoopBinding, Transport, monotonic, redis
 from .._transport.targets import Address, Cluster, Embedded, SentinelService, parse_target
 from ..errors import Cause, Unavailable, UsageError
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from .disabled import AsyncDisabledTransport
     from .embedded import AsyncEmbeddedServer
     from .sentinel import AsyncSentinels
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 CLOSED = "this AsyncDibs is closed and cannot be opened again: make another one"
 _DISABLED = (
@@ -44,6 +48,7 @@ class AsyncStore:
     ) -> None:
         self.is_disabled = is_disabled
         self.is_closed = False
+        self.binding = LoopBinding()
         self.outages = OutageLog(policy)
         self._events = events
         self._target = parse_target(target, redis)
@@ -93,17 +98,18 @@ class AsyncStore:
             return await self.transport.masters(now)
         return {"": self.transport}
 
-    def must_be_open(self) -> None:
-        """UsageError: the client was closed."""
+    def enter(self) -> None:
+        """Let a caller in. UsageError: the client was closed, or belongs to another event loop."""
         if self.is_closed:
             raise UsageError(CLOSED)
+        self.binding.enter()
 
     async def opened(self) -> tuple[float, Engine]:
         """The time, once a connection is open, and what the store can do. Outage: there is none.
 
         The embedded server is started first, at its own pace: that is not an outage.
         """
-        self.must_be_open()
+        self.enter()
         if self._embedded is not None and not self._embedded.is_started:
             await self._embedded.start()
         engine = await self.transport.ready(monotonic())
@@ -138,6 +144,18 @@ class AsyncStore:
         )
 
     # ---- replies
+
+    def read(self, read: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """What *read* makes of a reply: the one place where a verb reads any.
+
+        Outage: it cannot be read. What else is under way on that connection is asked on another.
+        """
+        try:
+            return interpret(read, *args, **kwargs)
+        except Outage as outage:
+            if outage.cause.code == "protocol":
+                self._react("reconnect")
+            raise
 
     async def _given_scripts(
         self, requests: list[Request], replies: list[Any], now: float
@@ -247,7 +265,8 @@ class AsyncStore:
     # ---- beginning and end
 
     def open(self) -> None:
-        """In a forked child: its outages are its own."""
+        """In a forked child: its outages and its event loop are its own."""
+        self.binding = LoopBinding()
         self.outages.open()
 
     async def aclose(self) -> None:

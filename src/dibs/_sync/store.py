@@ -2,17 +2,18 @@
 """The store of a client: its connection, its scripts, and what its error replies mean."""
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .._core.capabilities import Engine, ScriptMemory, by_script, with_scripts, with_scripts_once
 from .._core.causes import cause_for
-from .._core.connection import Limits, Outage
+from .._core.connection import Limits, Outage, interpret
 from .._core.lease import SetExpiry, mistake, store_is_out
 from .._core.options import OutagePolicy
 from .._core.request import Request, deciding_error
 from .._core.slots import Reaction, Reconnections, reaction_to
 from .._events import EventSink, OutageLog
-from .._threads import Transport, monotonic, redis
+from .._threads import LoopBinding, Transport, monotonic, redis
 from .._transport.targets import Address, Cluster, Embedded, SentinelService, parse_target
 from ..errors import Cause, Unavailable, UsageError
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from .disabled import DisabledTransport
     from .embedded import EmbeddedServer
     from .sentinel import Sentinels
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 CLOSED = "this Dibs is closed and cannot be opened again: make another one"
 _DISABLED = (
@@ -45,6 +49,7 @@ class Store:
     ) -> None:
         self.is_disabled = is_disabled
         self.is_closed = False
+        self.binding = LoopBinding()
         self.outages = OutageLog(policy)
         self._events = events
         self._target = parse_target(target, redis)
@@ -94,17 +99,18 @@ class Store:
             return self.transport.masters(now)
         return {"": self.transport}
 
-    def must_be_open(self) -> None:
-        """UsageError: the client was closed."""
+    def enter(self) -> None:
+        """Let a caller in. UsageError: the client was closed, or belongs to another event loop."""
         if self.is_closed:
             raise UsageError(CLOSED)
+        self.binding.enter()
 
     def opened(self) -> tuple[float, Engine]:
         """The time, once a connection is open, and what the store can do. Outage: there is none.
 
         The embedded server is started first, at its own pace: that is not an outage.
         """
-        self.must_be_open()
+        self.enter()
         if self._embedded is not None and not self._embedded.is_started:
             self._embedded.start()
         engine = self.transport.ready(monotonic())
@@ -139,6 +145,18 @@ class Store:
         )
 
     # ---- replies
+
+    def read(self, read: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """What *read* makes of a reply: the one place where a verb reads any.
+
+        Outage: it cannot be read. What else is under way on that connection is asked on another.
+        """
+        try:
+            return interpret(read, *args, **kwargs)
+        except Outage as outage:
+            if outage.cause.code == "protocol":
+                self._react("reconnect")
+            raise
 
     def _given_scripts(
         self, requests: list[Request], replies: list[Any], now: float
@@ -248,7 +266,8 @@ class Store:
     # ---- beginning and end
 
     def open(self) -> None:
-        """In a forked child: its outages are its own."""
+        """In a forked child: its outages and its event loop are its own."""
+        self.binding = LoopBinding()
         self.outages.open()
 
     def close(self) -> None:

@@ -46,7 +46,7 @@ def throttle(leases: Leases, call: ThrottleCall) -> Throttling:
     """Count a call; one round trip. Unavailable: the policy says so."""
     store, events = leases.store, leases.events
     now = monotonic()
-    store.must_be_open()
+    store.enter()
     try:
         engine = store.transport.engine
         if engine is None:
@@ -54,7 +54,7 @@ def throttle(leases: Leases, call: ThrottleCall) -> Throttling:
         if engine.refused:
             must_allow(engine, "throttle")
         request = throttle_request(call.key, leases.new_token(), call.options)
-        outcome = read_throttle(store.ask(request, now))
+        outcome = store.read(read_throttle, store.ask(request, now))
     except Outage as outage:
         if not outage.sent:
             sleep(0)  # a caller that tries again and again must not starve the others

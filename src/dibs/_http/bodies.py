@@ -8,9 +8,10 @@ import functools
 import hashlib
 import os
 import re
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
+
+from .._locks import Guard
 
 SHORT = 1 << 20
 """Bytes of a body that are held in memory, and parsed as JSON or as a form."""
@@ -232,7 +233,7 @@ class Spool:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._lock = threading.RLock()
+        self._lock = Guard()
         self._pid = os.getpid()
         self.used = 0
 

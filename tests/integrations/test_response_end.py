@@ -6,13 +6,14 @@ has the whole response, in this order.
 """
 
 import contextlib
+import inspect
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Annotated, Any
 
 import h11
 import pytest
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from sqlalchemy import create_engine, event
 from sqlalchemy.orm import Session, sessionmaker
 from starlette.middleware.base import BaseHTTPMiddleware
@@ -204,6 +205,34 @@ async def test_no_response_is_complete_if_a_dependency_fails(valkey: Server, kin
 
 
 # ---- a transaction of within=
+
+
+@pytest.mark.parametrize("scope", ["request", "function"])
+@pytest.mark.parametrize("place", ["app", "router"])
+async def test_a_dependency_that_cannot_end_after_the_commit_is_a_warning_at_start(
+    valkey: Server, caplog: pytest.LogCaptureFixture, scope: Any, place: str
+) -> None:
+    """FastAPI ends those of an endpoint before its response, also if that has a transaction."""
+    if "scope" not in inspect.signature(Depends).parameters:
+        pytest.skip("this version of FastAPI has no scopes")
+    engine = create_engine("sqlite://")
+
+    def lock() -> Iterator[None]:
+        yield
+
+    app, router = FastAPI(), APIRouter()
+
+    @(app if place == "app" else router).post("/orders")
+    @once(**REPLAY, within=sessionmaker(engine).begin)
+    def order(session: Session, lock: Annotated[None, Depends(lock, scope=scope)]) -> None: ...
+
+    app.include_router(router)
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        install(app, dibs, secret="s")
+        await Call(app, "POST /orders").run()
+    warnings = [each.message for each in caplog.records if 'scope="function"' in each.message]
+    assert len(warnings) == (scope == "function") and all("lock" in each for each in warnings)
+    engine.dispose()
 
 
 @pytest.mark.parametrize("kind", ["session", "http middleware"])

@@ -63,6 +63,7 @@ from ._starlette_routes import (
     answer,
     check_routes_of,
     is_dependency,
+    mark_within,
     path_fields_of,
     policy_for,
     refused,
@@ -147,6 +148,8 @@ def guard(
 
     shown: Any = guarded
     shown.__signature__ = signature
+    if within is not None:
+        mark_within(shown)
     return shown
 
 

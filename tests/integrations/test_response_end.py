@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import h11
 import pytest
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI, routing
 from sqlalchemy import create_engine, event
 from sqlalchemy.orm import Session, sessionmaker
 from starlette.middleware.base import BaseHTTPMiddleware
@@ -27,7 +27,11 @@ from dibs.testing import Server
 
 from . import Call
 
-pytestmark = pytest.mark.usefixtures("nothing_stays_open")
+pytestmark = [
+    pytest.mark.usefixtures("nothing_stays_open"),
+    # Starlette 0.37 does not close the streams of an http middleware whose application raises.
+    pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning"),
+]
 
 REPLAY: dict[str, Any] = {"window": 60, "after": "replay", "key": "required"}
 SEEDS = 60
@@ -240,6 +244,8 @@ async def test_a_transaction_commits_before_the_dependencies_around_it_end(
     valkey: Server, kind: str, tmp_path: Any
 ) -> None:
     """Last opened, first closed: a lease, or a lock of the application, is around the COMMIT."""
+    if routing.request_response.__module__ != "fastapi.routing":
+        pytest.skip("before 0.118 FastAPI ends dependencies before it sends the response")
     log: list[str] = []
     engine = create_engine(f"sqlite:///{tmp_path}/shop.db")
     sessions = sessionmaker(engine)

@@ -477,7 +477,7 @@ async def test_a_success_for_what_was_rolled_back_is_a_warning(
         first = await till.post(headers=KEYED)
         assert (first.status, till.rows, valkey.keys()) == (202, (0, 0), [])
         (warning,) = [each.message for each in caplog.records if each.levelname == "WARNING"]
-        assert warning.startswith("POST /orders: the transaction was rolled back")
+        assert warning.startswith("POST ") and "was rolled back" in warning
         assert "answered 202" in warning
         till.error = None
         assert (await till.post(headers=KEYED)).status == 201 and till.rows == (1, 1)

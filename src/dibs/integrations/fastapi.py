@@ -153,6 +153,7 @@ class _Held:
 def throttled(
     key: str | Callable[[Request], Any],
     *,
+    cost: int | Callable[[Request], Any] = 1,
     message: str | None = None,
     name: str | None = None,
     **options: Unpack[ThrottleKeywords],
@@ -163,6 +164,7 @@ def throttled(
 
     Args:
         key: As in `held`.
+        cost: How many units a request uses; or a function of the request that returns it.
         message: As in `held`.
         name: What events and the RateLimit fields call the key. Default: the template.
         **options: Those of `throttle`.
@@ -170,7 +172,7 @@ def throttled(
     Raises:
         UsageError: An option is invalid.
     """
-    return _Throttled(Throttle(key, message, name, options))
+    return _Throttled(Throttle(key, message, name, options, cost))
 
 
 class _Throttled:

@@ -253,13 +253,16 @@ class Units(Workload):
         """A lease was granted: what it guards must be decided in all transactions before."""
         entry = Held(lease, process, connection, CLOCK.now)
         self.world.note("holds", key, process.name, str(connection))
-        for other in self.held.setdefault(key, []):
+        entries = self.held.setdefault(key, [])
+        # A lease that is taken again in its transaction is continued by a new one.
+        newest = {each.connection or id(each): each for each in entries}
+        for other in newest.values():
             if self._is_undecided(other) and not self._is_own(other.connection, connection):
                 self.world.violate(
                     f"{key}: {process} has it, and {other.connection or other.process}, which has"
                     " changed it, is not decided"
                 )
-        self.held[key].append(entry)
+        entries.append(entry)
         return entry
 
     def _is_undecided(self, held: Held) -> bool:

@@ -15,7 +15,7 @@ from . import fixed_seeds
 ROOT = Path(__file__).parents[2]
 WORKLOADS = (
     "hold", "late", "limit", "sentinel", "cluster", "leader", "handover", "claims", "cached",
-    "cached_many", "scheduled", "jobs", "fetched", "alone", "again", "throttle",
+    "cached_many", "scheduled", "jobs", "fetched", "sending", "alone", "again", "throttle",
 )  # fmt: skip
 
 

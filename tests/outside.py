@@ -24,7 +24,7 @@ class OutsideServer(Server):
     def __init__(self, url: str) -> None:
         self.engine = "own"
         self._url = url
-        self._asked = Counter[str]()
+        self._own_commands = Counter[str]()
         self._process = None
         self._client = redis.Redis.from_url(url, protocol=2, socket_timeout=5)
         if self.keys():
@@ -43,12 +43,18 @@ class OutsideServer(Server):
         """Where it is."""
         return self._url
 
+    def __repr__(self) -> str:
+        version = ".".join(map(str, getattr(self, "version", ())))
+        return f"<OutsideServer {version}>"  # its URL may have a password
+
     @property
     def port(self) -> int:
-        """Its port, if it is on this machine."""
+        """Its port, if a client without a URL finds what tests wrote: here, plain, database 0."""
         parts = urlsplit(self._url)
-        if parts.hostname not in ("127.0.0.1", "localhost") or parts.scheme.endswith("s"):
+        if parts.hostname not in ("127.0.0.1", "localhost") or parts.scheme in ("rediss", "unix"):
             pytest.skip("NOT TESTED: the server is not on this machine, or speaks TLS")
+        if self.client().get_connection_kwargs().get("db", 0):
+            pytest.skip("NOT TESTED: it leads to database 0, and the URL names another one")
         return parts.port or 6379
 
     @property
@@ -63,8 +69,10 @@ class OutsideServer(Server):
 
     def flush(self) -> None:
         """Forget all keys of this database and all scripts."""
+        before = self.commands("config")  # which Valkey runs by itself, for Lua
         self._ask("FLUSHDB")
         self._ask("SCRIPT", "FLUSH")
+        self._own_commands["config"] += self.commands("config") - before
 
     def freeze(self) -> None:
         """Skip: a server that is not ours must not be stopped."""
@@ -83,5 +91,5 @@ class OutsideServer(Server):
             reply = connection.read_response()
         finally:
             self.client().connection_pool.release(connection)
-        self._asked[words[0].lower()] += 1
+        self._own_commands[words[0].lower()] += 1
         return reply

@@ -26,7 +26,7 @@ def test_the_reference_lists_every_integration() -> None:
     """The table of imports has a row for the package and one for each integration."""
     folder = Path(dibs.__file__).parent / "integrations"
     modules = {f"dibs.integrations.{path.stem}" for path in folder.glob("[a-z]*.py")}
-    modules |= {"dibs.integrations.django", "dibs.integrations.django.alone"}
+    modules |= {"dibs.integrations.django"}
     others = {"dibs", "dibs.claims", "dibs.console", "dibs.events", "dibs.testing"}
     assert set(IMPORTS) == modules | others
 

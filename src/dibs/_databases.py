@@ -77,6 +77,20 @@ class Transaction(ABC):
         """Stop watching it."""
         return
 
+    def note(self) -> bool:
+        """Note which transaction is open, without a statement. False: none is."""
+        return self.end == "open"
+
+    @property
+    def identity(self) -> Any:
+        """The same object for all that is done on this connection, or in this session."""
+        return self.value
+
+    @property
+    def is_in_savepoint(self) -> bool:
+        """Whether `on_end` would tell of the rollback of a savepoint that is open."""
+        return False
+
     @property
     @abstractmethod
     def driver(self) -> Any:
@@ -149,6 +163,14 @@ class _SQLAlchemy(Transaction):
         if self._sync.get_transaction() is not self._root:
             raise UsageError(NOT_THE_SAME)
 
+    def note(self) -> bool:
+        self._root = self._sync.get_transaction()
+        return self._root is not None
+
+    @property
+    def identity(self) -> Any:
+        return self._sync
+
 
 @functools.lru_cache(maxsize=64)
 def _text(sql: str) -> Any:
@@ -164,7 +186,7 @@ class _Connection(_SQLAlchemy):
 
     def __init__(self, value: Any) -> None:
         super().__init__(value)
-        self._committed = False
+        self._committed = self._is_listening = False
 
     @property
     def _connection(self) -> Any:
@@ -182,6 +204,7 @@ class _Connection(_SQLAlchemy):
         if self.is_opened_here:
             # Before the COMMIT; but if that fails, the context manager raises.
             import_module("sqlalchemy.event").listen(self._sync, "commit", self._on_commit)
+            self._is_listening = True
 
     def _on_commit(self, connection: Any) -> None:
         self._committed = True
@@ -196,7 +219,7 @@ class _Connection(_SQLAlchemy):
         return "committed" if self._committed else "rolled_back"
 
     def close(self) -> None:
-        if self.is_opened_here and self._root is not None:
+        if self._is_listening:
             import_module("sqlalchemy.event").remove(self._sync, "commit", self._on_commit)
 
 
@@ -269,6 +292,10 @@ class _Session(_SQLAlchemy):
     def end(self) -> End:
         goes_on = self._is_joined and self._sync.get_bind().in_transaction()
         return "open" if self._root.is_active or goes_on else "unknown"
+
+    @property
+    def is_in_savepoint(self) -> bool:
+        return bool(self._sync.in_nested_transaction())
 
     def on_end(self, outcome: CommitListener) -> bool:
         if self._is_joined:
@@ -518,6 +545,17 @@ class _Django(Transaction):
         with self._connection.cursor() as cursor:
             cursor.execute(with_percent(sql), parameters or None)
             return cursor.fetchall() if cursor.description else ()
+
+    def note(self) -> bool:
+        return bool(self._connection.in_atomic_block)
+
+    @property
+    def identity(self) -> Any:
+        return self._connection
+
+    @property
+    def is_in_savepoint(self) -> bool:
+        return bool(self._connection.savepoint_ids)
 
     def on_end(self, outcome: CommitListener) -> bool:
         connection = self._connection

@@ -22,7 +22,7 @@ from ._core.keys import function_error
 from ._locks import Signal as ThreadSignal
 from ._locks import start_thread
 from ._system import monotonic
-from ._transport.gathering import ends_task, running_loop, start_task
+from ._transport.gathering import LoopBinding, ends_task, running_loop, start_task
 from ._transport.gathering import gather_tasks as gather
 from ._transport.gathering import gather_tasks_until as gather_until
 from ._transport.multiplexed import MultiplexedTransport as Transport
@@ -38,6 +38,7 @@ __all__ = [
     "Deadlines",
     "Flight",
     "Guard",
+    "LoopBinding",
     "LoopWatch",
     "Signal",
     "Transport",
@@ -50,6 +51,7 @@ __all__ = [
     "ends_task",
     "gather",
     "gather_until",
+    "hand_over",
     "is_cancellation",
     "mark_coroutine",
     "maybe_await",
@@ -257,7 +259,7 @@ _LOST = "a lease of dibs was lost"
 class Body:
     """The task inside a `with` block: it is cancelled when its lease is lost."""
 
-    __slots__ = ("_before", "_cancelled", "_task", "is_stopped")
+    __slots__ = ("_before", "_cancelled", "_has_moved", "_task", "is_stopped")
 
     def __init__(self) -> None:
         task = asyncio.current_task()
@@ -267,12 +269,18 @@ class Body:
         self._cancelled: asyncio.CancelledError | None = None
         self.is_stopped = False
         """We have stopped it, so that it must `leave`."""
+        self._has_moved = False
+        """The task that entered it had ended: the body learns of the loss when it leaves."""
 
     def stop(self) -> None:
         """Cancel the body now."""
         task = None if self._task is None else self._task()
-        if task is not None and not self.is_stopped and not task.get_loop().is_closed():
-            self.is_stopped = True
+        if self.is_stopped or (task is not None and task.get_loop().is_closed()):
+            return
+        self.is_stopped = True
+        if task is None or task.done():  # an exit stack was handed to another task
+            self._has_moved = True
+        else:
             task.cancel(_LOST)
 
     async def leave(self, error: BaseException | None) -> bool:
@@ -281,6 +289,8 @@ class Body:
         False also if another caller cancels the task as well: that cancellation goes first.
         Where it has arrived here, `resume` raises it again.
         """
+        if self._has_moved:
+            return not isinstance(error, asyncio.CancelledError)
         task = None if self._task is None else self._task()
         if not self.is_stopped or task is None:
             return False
@@ -542,6 +552,12 @@ class WorkQueue(BackgroundTasks):
         """Wait until it is done. What was started in another event loop is not waited for."""
         if self._tasks and not self.is_orphaned:
             await asyncio.wait(self._tasks)
+
+
+def hand_over(loop: Any, queue: WorkQueue, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    """Have *work* done in *loop*, from anywhere. Nothing, if the loop was closed."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(queue.add, work)
 
 
 _AGAIN: Any = object()

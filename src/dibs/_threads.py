@@ -35,6 +35,7 @@ __all__ = [
     "Deadlines",
     "Flight",
     "Guard",
+    "LoopBinding",
     "LoopWatch",
     "Signal",
     "Transport",
@@ -47,6 +48,7 @@ __all__ = [
     "ends_task",
     "gather",
     "gather_until",
+    "hand_over",
     "is_cancellation",
     "mark_coroutine",
     "maybe_await",
@@ -87,6 +89,15 @@ class Background:
         thread, self._thread = self._thread, None
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=5)
+
+
+class LoopBinding:
+    """Does nothing: a client belongs to all threads."""
+
+    __slots__ = ()
+
+    def enter(self) -> None:
+        """Do nothing."""
 
 
 class LoopWatch:
@@ -361,6 +372,11 @@ class WorkQueue:
     def finish(self) -> None:
         """Wait until it is done, or takes too long."""
         self._work(patience=5.0)
+
+
+def hand_over(loop: Any, queue: WorkQueue, work: Callable[[], Any]) -> None:
+    """Have *work* done in a thread."""
+    queue.add(work)
 
 
 class Coalescer:

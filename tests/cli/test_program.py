@@ -92,7 +92,7 @@ def test_help_names_every_command_without_loading_a_client() -> None:
     program = "import sys; from dibs.cli import main\n"
     program += "try: main(['--help'])\nexcept SystemExit: print('redis' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    for word in ("ls", "peek", "watch", "release", "invalidate", "bench", "exit codes"):
+    for word in ("ls", "peek", "watch", "release", "invalidate", "exit codes"):
         assert word in done.stdout
     assert done.stdout.endswith("False\n")
 

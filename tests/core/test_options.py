@@ -55,7 +55,7 @@ def test_every_verb_shows_its_options_and_their_defaults() -> None:
         shown = inspect.signature(client.hold).parameters
         assert list(shown)[:3] == ["self", "key", "ttl"]
         assert shown["ttl"].default is inspect.Parameter.empty
-        assert shown["wait"].default == 0 and shown["on_late"].default == "ignore"
+        assert shown["wait"].default == 0 and shown["on_late"].default is None
         assert set(inspect.signature(client.try_hold).parameters) == {
             "self", "key", "name", *TryHoldKeywords.__annotations__,
         }  # fmt: skip

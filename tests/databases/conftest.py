@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from dibs.testing import Server
-from tests.apps.conftest import postgres as postgres
 from tests.databases.mariadb import MariaDB
 from tests.databases.worlds import EVERY_WORLD, WORLDS, Database, World, sqlite_database
 
@@ -28,8 +27,11 @@ def mariadb() -> Iterator[MariaDB]:
 
 
 @pytest.fixture
-def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Database]:
+def new_database(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Callable[[str], Database]]:
     """An empty database of a kind, with a table of orders."""
+    given: list[str] = []
 
     def make(kind: str) -> Database:
         if kind == "sqlite":
@@ -39,10 +41,13 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[st
             name = server.new_database()
             return Database(kind, (server, name), lambda sql: server.ask(sql, name))
         url = request.getfixturevalue("postgres").new_database()
+        given.append(url)
         name = url.partition("@/")[2].partition("?")[0]
         return Database(kind, url, lambda sql: request.getfixturevalue("postgres").ask(sql, name))
 
-    return make
+    yield make
+    for url in given:
+        request.getfixturevalue("postgres").take_back(url)
 
 
 @pytest.fixture(params=EVERY_WORLD)

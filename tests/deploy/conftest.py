@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from tests.apps.conftest import postgres  # noqa: F401 – a fixture
-
 from .files import (
     DEPLOY,
     Json,

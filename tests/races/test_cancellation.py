@@ -194,6 +194,34 @@ async def test_a_lost_lease_and_a_body_that_ends_by_itself(own_server: Server) -
             await asyncio.sleep(0)
 
 
+@pytest.mark.parametrize("way", ["ended", "collected"])
+async def test_a_block_that_was_entered_by_a_task_that_has_ended(
+    own_server: Server, way: str
+) -> None:
+    """Nobody can be cancelled: its end raises LeaseLost, in whichever task that is."""
+    async with AsyncDibs(own_server.url, budget=1) as dibs:
+        stack = contextlib.AsyncExitStack()
+        lease = None
+
+        async def enter() -> None:
+            nonlocal lease
+            lease = await stack.enter_async_context(dibs.hold("user:1", ttl=0.3, renew=True))
+
+        task: Any = asyncio.ensure_future(enter())
+        await task
+        if way == "collected":
+            del task
+            gc.collect()
+        own_server.client().set("user:1", "somebody else")
+        assert lease is not None
+        await aeventually(lambda: lease.lost)
+        with pytest.raises(LeaseLost):
+            await stack.aclose()
+        current = asyncio.current_task()
+        assert current is not None and not current.cancelling()
+    assert own_server.client().get("user:1") == b"somebody else"
+
+
 async def test_a_foreign_cancellation_goes_first(own_server: Server) -> None:
     """Cancelled from outside while the lease is lost as well: it stays a cancellation."""
     async with AsyncDibs(own_server.url) as dibs:

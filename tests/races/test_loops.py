@@ -16,6 +16,7 @@ import pytest
 
 from dibs import AsyncDibs, Event, UsageError
 from dibs.testing import FaultProxy, Server, aeventually
+from tests import two_loops
 
 
 @pytest.fixture(autouse=True)
@@ -285,3 +286,9 @@ def test_a_loop_that_is_closed_while_a_connection_is_opened(
         assert in_a_loop(functools.partial(last, dibs)) is True
         del dibs
         gc.collect()
+
+
+@pytest.mark.parametrize("verb", two_loops.VERBS)
+def test_two_loops_at_the_same_moment(valkey: Server, verb: str) -> None:
+    """One gets its result, the other one its own or a UsageError: nobody is blocked."""
+    assert two_loops.broken(two_loops.outcomes_of(valkey.url, verb, rounds=10)) == []

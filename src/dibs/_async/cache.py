@@ -382,6 +382,7 @@ class AsyncCache:
     ) -> Any:
         """The value: from memory, from the store, from a load under way, or loaded now."""
         key, options, memory = keys.key, keys.options, self._memory
+        self._store.enter()
         called_at = monotonic()
         if options.local:
             value = self._reader.local.get(key, called_at)
@@ -412,6 +413,7 @@ class AsyncCache:
 
     async def get_many(self, many: ManyRequest) -> dict[Any, Any]:
         """The value of each item, except those for which the load returned none."""
+        self._store.enter()
         return await self._batches.get(many, self._share_flight)
 
     async def _share_flight(self, request: LoadRequest, called_at: float) -> Any:
@@ -419,6 +421,7 @@ class AsyncCache:
 
     async def refresh(self, request: LoadRequest) -> Any:
         """The value, loaded now (by us, or by a caller who has just begun)."""
+        self._store.enter()
         return await self._join_or_start(request, self._memory.refreshes, monotonic(), force=True)
 
     async def peek(self, keys: CacheKeys) -> Found[Any] | None:
@@ -438,6 +441,7 @@ class AsyncCache:
 
     async def put(self, keys: CacheKeys, value: Any) -> bool:
         """Store a value that was not loaded. False: the store is out; later it is deleted."""
+        self._store.enter()
         options = keys.options
         payload, _ = packed(options.codec, value, keys.name)
         self._reader.changed(keys.key)
@@ -463,6 +467,7 @@ class AsyncCache:
 
     async def invalidate_tag(self, tag: bytes, policy: OutagePolicy) -> bool:
         """Make all values with the tag outdated. False: the store is out; delivered later."""
+        self._store.enter()
         self._store.transport.changed(tag)
         try:
             dropped = await self._deliver(invalidate_request(tag, tag, monotonic() + TAG_LIFE))
@@ -483,6 +488,7 @@ class AsyncCache:
         self, key: bytes, lock: bytes, name: str, lasts: float, policy: OutagePolicy
     ) -> bool:
         """Delete the value of any key. *lasts*: how long it is worth delivering, in an outage."""
+        self._store.enter()
         self._reader.changed(key)
         try:
             deleted = await self._deliver(invalidate_request(key, lock, monotonic() + lasts))

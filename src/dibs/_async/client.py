@@ -9,6 +9,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
+    Literal,
     NoReturn,
     ParamSpec,
     TypeVar,
@@ -53,6 +54,7 @@ from .._core.options import (
 from .._core.schedule import ScheduleKeywords, ScheduleOptions
 from .._core.shapes import returned_type
 from .._core.throttle import ThrottleKeywords, ThrottleOptions, Throttling
+from .._core.unit import current, use
 from .._events import EventSink
 from .._forks import reopen_after_fork
 from .._tasks import check_function, monotonic, must_await
@@ -68,6 +70,7 @@ from .scheduled import AsyncScheduledFunction, AsyncScheduler, register
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, AsyncStore
 from .throttle import ThrottleCall, throttle, throttled
+from .unit import after_commit, check_until, take
 from .within import AsyncWithin
 
 if TYPE_CHECKING:
@@ -145,19 +148,23 @@ class AsyncDibs(AsyncCaching):
         *,
         name: str | None = None,
         token: str | None = None,
+        until: Any = None,
         **options: Unpack[HoldKeywords],
     ) -> AsyncHold:
-        """Hold *key* during the `async with` block.
+        """Hold *key* during the `async with` block; inside a transaction, until after its commit.
 
         Args:
             key: The key, without the namespace.
             name: What events and errors call the key, because a key may contain personal data.
                 Default: its first word.
             token: Continue the lease that another process detached; never acquire a new one.
+            until: A session or connection with a transaction that dibs has not been told of: the
+                key is held until that has ended. "block": to the end of the block, whatever
+                transaction is around it. None: as long as the transaction of `within`.
 
         Raises:
             Busy: Another holder has the key.
-            LeaseLost: The lease of *token* has ended.
+            LeaseLost: The lease of *token* has ended, or was lost inside a transaction.
             Unavailable: Redis is unavailable and the policy is "closed".
             UsageError: An option is invalid.
         """
@@ -168,9 +175,11 @@ class AsyncDibs(AsyncCaching):
         if name is None and self._events.wants_holds:
             name = public_name(key)  # once for all events
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
-        if token is not None:
-            return self._new_hold(self._leases, call, secret=secret_in("hold", token))
-        return self._new_hold(self._leases, call)
+        if token is None and until is None:
+            return self._new_hold(self._leases, call)
+        check_until(until)
+        secret = None if token is None else secret_in("hold", token)
+        return self._new_hold(self._leases, call, secret=secret, until=until)
 
     @takes(TryHoldKeywords, HoldOptions)
     def try_hold(
@@ -194,7 +203,8 @@ class AsyncDibs(AsyncCaching):
     async def _try_hold(self, key: str, name: str | None, chosen: HoldOptions) -> AsyncLease | None:
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
         since = monotonic()
-        outcome = await self._leases.take(call)
+        leases = self._leases
+        outcome = await (take(leases, call, current()) if use.has_begun else leases.take(call))
         if self._events.wants_holds:
             self._events.taken(call, outcome, since)
         return None if isinstance(outcome, Holding) else AsyncLease(self._leases, outcome)
@@ -219,6 +229,7 @@ class AsyncDibs(AsyncCaching):
         template: str,
         *,
         busy: OnBusy | None = None,
+        until: Literal["block"] | None = None,
         **options: Unpack[HoldKeywords],
     ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
         """One call at a time for each key: `@dibs.exclusive("sync:{account.id}", ttl=30)`.
@@ -227,11 +238,14 @@ class AsyncDibs(AsyncCaching):
             template: The key, with fields for the arguments of the call.
             busy: Called in place of the function, with the Busy that would be raised and, by name,
                 the arguments of the call that it takes. Its result is returned.
+            until: "block": to the end of the call, whatever transaction is around it.
 
         Raises:
             UsageError: An option is invalid, or the function lacks a field.
         """
         chosen = self._exclusive_options(options)
+        if until not in (None, "block"):
+            raise UsageError('until must be "block", or None: pass a session to hold')
 
         def decorate(
             function: Callable[P, Coroutine[Any, Any, T]],
@@ -239,10 +253,23 @@ class AsyncDibs(AsyncCaching):
             check_function(function)
             namespace = self._settings.namespace
             return exclusive(
-                function, self._leases, namespace, template, chosen, busy, self._new_hold
+                function, self._leases, namespace, template, chosen, busy, self._new_hold, until
             )
 
         return decorate
+
+    async def after_commit(
+        self, function: Callable[[], Coroutine[Any, Any, object] | object]
+    ) -> None:
+        """Have *function* called after the commit of the transaction around this call.
+
+        Functions are called in order, before the leases of the transaction are released. What one
+        raises is logged. After a rollback none is called.
+
+        Raises:
+            UsageError: No transaction is open that says when it commits.
+        """
+        await after_commit(self._leases, function)
 
     # ---- throttle
 
@@ -585,8 +612,11 @@ class AsyncDibs(AsyncCaching):
         Calls of `once` functions whose callers were cancelled are waited for, 10 s at most; then
         they are cancelled.
         """
+        if not self._store.is_closed:
+            self._store.binding.enter()
         try:
             await self._leases.calls.finish(_DRAIN)
+            await self._leases.following.stop()
             await self._leases.ends.finish()
         finally:
             self._store.is_closed = True

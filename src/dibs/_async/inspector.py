@@ -1,6 +1,6 @@
 """Reads what a server holds, and frees what a person wants freed."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from .._core.connection import Outage
@@ -34,8 +34,8 @@ from .._core.inspection import (
     with_companions,
 )
 from .._core.keys import expand
-from .._core.lease import mistake, release_permit
-from .._core.request import ErrorReply, Reply, Request, deciding_error, pack
+from .._core.lease import release_permit
+from .._core.request import Reply, Request, deciding_error, pack
 from .._tasks import monotonic
 from ..errors import Unavailable, UsageError
 from .store import AsyncStore
@@ -217,22 +217,6 @@ class AsyncInspector:
         return "other"
 
     # ---- the server
-
-    def raw(self, name: str, key: str, *words: str | int) -> Callable[[], Coroutine[Any, Any, Any]]:
-        """A function that sends one command about *key*: the baseline of `dibs bench`."""
-        data = expand(self._namespace, key)
-        request = Request(pack(name, data, *words), 1, data)
-
-        async def send() -> Any:
-            try:
-                reply = await self._store.transport.send(request, monotonic())
-            except Outage as outage:
-                raise Unavailable(outage.cause, _NAME) from None
-            if isinstance(reply, ErrorReply):
-                raise mistake(reply)
-            return reply
-
-        return send
 
     async def server(self) -> list[ServerInfo]:
         """What the server, or each node of a cluster that answers, says about itself."""

@@ -4,7 +4,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from .._core.capabilities import must_allow
 from .._core.causes import cause_for
@@ -30,16 +30,13 @@ from .._core.lease import (
     with_secret_of,
 )
 from .._core.options import HoldOptions
+from .._core.unit import AT_ONCE, Unit, current, use
 from .._tasks import Body, maybe_await, monotonic, must_await
 from ..errors import Busy, DibsError, LeaseLost, Unavailable, UsageError, duration_text
 from .leases import NOT_OURS, AsyncLeases
+from .unit import lost_error, release, take, unit_until, wait_for_unit
 
 _NOT_GUARDED = cause_for("handed_over")
-
-
-def lost_error(state: LeaseState) -> LeaseLost:
-    """The error for the holder of a lease that ended before it was released."""
-    return LeaseLost(state.call.text, state.fence, state.call.name)
 
 
 def released_error(state: LeaseState) -> LeaseLost:
@@ -168,7 +165,7 @@ async def resume(leases: AsyncLeases, call: HoldCall, secret: bytes) -> LeaseSta
     Unavailable: the store is out and the policy is "closed".
     """
     store, token, now = leases.store, leases.new_token(), monotonic()
-    store.must_be_open()
+    store.enter()
     if secret == UNGUARDED:
         return leases.unguarded(call, token, now, _NOT_GUARDED)
     try:
@@ -295,11 +292,13 @@ class AsyncLease:
 
         With `at_least` the key stays taken until that time is over; the call does not wait for it.
         If Redis does not answer, the release is sent when Redis is available again, unless the
-        lease has expired by then.
+        lease has expired by then. Inside a transaction that dibs knows, it is released after that.
 
         Returns:
             False if you no longer held it. The key of another holder is not touched.
         """
+        if use.has_begun:
+            return release(self._leases, self._state)
         return self._leases.end(self._state)
 
     async def detach(self, *, ttl: Seconds) -> str:
@@ -372,7 +371,7 @@ def busy_error(leases: AsyncLeases, call: HoldCall, holding: Holding) -> Busy:
 class AsyncHold:
     """`async with dibs.hold(…) as lease:`; taken at the top, released at the end."""
 
-    __slots__ = ("_body", "_call", "_given", "_lease", "_leases", "_secret", "_state")
+    __slots__ = ("_body", "_call", "_given", "_lease", "_leases", "_secret", "_state", "_until")
 
     def __init__(
         self,
@@ -380,6 +379,7 @@ class AsyncHold:
         call: HoldCall,
         given: LeaseState | None = None,
         secret: bytes | None = None,
+        until: Any = None,
     ) -> None:
         self._leases = leases
         self._call = call
@@ -387,19 +387,34 @@ class AsyncHold:
         """It was taken already, for this block."""
         self._secret = secret
         """It was taken by another process, which has detached it."""
+        self._until = until
+        """The transaction that is open when its block ends, or "block"; None: the one around it."""
         self._state: LeaseState | None = None
         self._body: Body | None = None
+        self._lease: AsyncLease | None = None
 
     async def take(self) -> Holding | None:
         """Take it before the block begins. None: it is taken; or else who has it."""
         since = monotonic()
-        outcome = await self._leases.take(self._call)
+        outcome = await self._take()
         if self._leases.events.wants_holds:
             self._leases.events.taken(self._call, outcome, since)
         if isinstance(outcome, Holding):
             return outcome
         self._given = outcome
         return None
+
+    async def _take(self) -> LeaseState | Holding:
+        """A lease, perhaps one that waits for the end of a transaction; or who has it."""
+        if not use.has_begun:
+            return await self._leases.take(self._call)
+        is_given = self._until not in (None, "block")
+        unit = self._unit() if is_given else current()
+        return await take(self._leases, self._call, unit)
+
+    def _unit(self) -> Unit | None:
+        """The unit of `until`. None: no transaction is open there."""
+        return unit_until(self._leases, self._until)
 
     async def __aenter__(self) -> AsyncLease:
         leases, call = self._leases, self._call
@@ -410,7 +425,7 @@ class AsyncHold:
         else:
             is_wanted = leases.events.wants_holds
             since = monotonic() if is_wanted else 0.0
-            outcome = await leases.take(call)
+            outcome = await (self._take() if use.has_begun else leases.take(call))
             if is_wanted:
                 leases.events.taken(call, outcome, since)
         if isinstance(outcome, Holding):
@@ -419,6 +434,8 @@ class AsyncHold:
             await leases.end(outcome)
             raise UsageError("this hold is already in use; call hold() for each with block")
         self._state = outcome
+        if self._until == "block" and outcome.home is None:
+            outcome.home = AT_ONCE  # also for `lease.release()`
         if not call.options.renew or not outcome.guarded:
             return AsyncLease(leases, outcome)
         # Referred to here, because a block may not care for its lease. Made before it is renewed:
@@ -446,17 +463,27 @@ class AsyncHold:
         state, self._state = self._state, None
         assert state is not None
         body = self._body
+        is_inside = use.has_begun and self._find_unit(state)
         if (
             error is None
-            and self._call.options.on_late == "ignore"
+            and not is_inside
+            and self._call.options.on_late != "raise"
             and (body is None or (state.successor is None and not body.is_stopped))
         ):
             self._body = state.body = None
             await self._leases.end(state)
         else:
-            await self._leave(state, error)
+            await self._leave(state, error, is_inside=is_inside)
 
-    async def _leave(self, state: LeaseState, error: BaseException | None) -> None:
+    def _find_unit(self, state: LeaseState) -> bool:
+        """Whether it ends with a transaction: that of `until`, or the one around it."""
+        if self._until is not None and state.home is None:
+            state.home = self._unit()
+        return state.home is not AT_ONCE and (state.home is not None or current() is not None)
+
+    async def _leave(
+        self, state: LeaseState, error: BaseException | None, *, is_inside: bool
+    ) -> None:
         body, self._body = self._body, None
         if error is not None and state.is_detached:
             reattach(self._leases, state)  # its token may never reach another process
@@ -467,7 +494,8 @@ class AsyncHold:
                 await self._leases.end(state)
             raise lost_error(state) from error
         try:
-            await self._leases.end(state)
+            if not (is_inside and wait_for_unit(self._leases, state, self._lease)):
+                await self._leases.end(state)
         except Exception as failure:
             if error is None:
                 raise
@@ -476,8 +504,8 @@ class AsyncHold:
         finally:
             if body is not None:
                 body.resume()
-        is_checked = error is None and state.call.options.on_late == "raise"
-        if is_checked and state.is_lost_at(monotonic()):
+        on_late = state.call.options.on_late or ("raise" if is_inside else "ignore")
+        if error is None and on_late == "raise" and state.is_lost_at(monotonic()):
             raise lost_error(state)
 
 
@@ -489,6 +517,7 @@ def exclusive(
     options: HoldOptions,
     busy: Callable[..., Any] | None,
     new_hold: Callable[..., AsyncHold],
+    until: Literal["block"] | None,
 ) -> Callable[P, Coroutine[Any, Any, T]]:
     """*function*, held at each call. UsageError: it lacks a field of *template*."""
     key_of = Template(template, function)
@@ -498,7 +527,7 @@ def exclusive(
     async def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
         key = key_of(args, kwargs)
         call = HoldCall(expand(namespace, key), key, template, options)
-        hold = new_hold(leases, call)
+        hold = new_hold(leases, call, until=until)
         refusal = await hold.take()
         if refusal is None:
             async with hold:

@@ -50,7 +50,14 @@ from .._core.once import (
 from .._core.request import REPEATED, ErrorReply, Reply, Request, together
 from .._events import EventSink
 from .._process import Identity
-from .._tasks import ContinuedCalls, WorkQueue, deliver_behind, monotonic, sleep
+from .._tasks import (
+    BackgroundTasks,
+    ContinuedCalls,
+    WorkQueue,
+    deliver_behind,
+    monotonic,
+    sleep,
+)
 from ..errors import DibsError, Unavailable, UsageError
 from .renewer import AsyncRenewer
 from .store import CLOSED, AsyncStore
@@ -77,6 +84,8 @@ class AsyncLeases:
         self.renewer = AsyncRenewer(store, events, self.lose, self.found)
         self.ends = WorkQueue()
         """Ends of claims whose transaction has ended after them."""
+        self.following = BackgroundTasks()
+        """Looks at transactions that do not say when they end."""
         self.calls = ContinuedCalls()
         """Calls of `once` functions whose callers may be cancelled."""
         self.table: dict[bytes, LeaseState] = {}
@@ -95,6 +104,7 @@ class AsyncLeases:
         self.table = {}
         self._identify()
         self.ends = WorkQueue()
+        self.following = BackgroundTasks()
         self.waiters.open()
         self.renewer.open()
 
@@ -130,8 +140,7 @@ class AsyncLeases:
         """
         now = monotonic()
         store, key, options = self.store, call.key, call.options
-        if store.is_closed:
-            raise UsageError(CLOSED)
+        store.enter()
         if key in self.table and options.limit is None:
             here = self._refusal(key, now)
             if here is not None:

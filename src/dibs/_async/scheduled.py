@@ -403,7 +403,7 @@ class AsyncRunner:
         kept, until = kept_ms(scheduled.rule, fire), now + _DELIVER_FOR
         write = functools.partial(record_request, scheduled.keys, fire, run, kept, until, stays_ms)
         try:
-            leases.store.must_be_open()
+            leases.store.enter()
             if state.guarded and not state.is_over:
                 await leases.end(state, write)
             else:  # granted in an outage, or released by the function
@@ -499,7 +499,7 @@ class AsyncScheduler:
     async def __aenter__(self) -> "AsyncScheduler":
         if self._runners:
             raise UsageError("this scheduler is already running")
-        self._leases.store.must_be_open()
+        self._leases.store.enter()
         if not self._schedules:
             raise UsageError("no function is scheduled; decorate one with @dibs.scheduled(…) first")
         clock = MachineClock(self._read, self._read_server, self._leases.events)

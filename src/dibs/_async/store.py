@@ -11,7 +11,7 @@ from .._core.options import OutagePolicy
 from .._core.request import Request, deciding_error
 from .._core.slots import Reaction, Reconnections, reaction_to
 from .._events import EventSink, OutageLog
-from .._tasks import Transport, monotonic, redis
+from .._tasks import LoopBinding, Transport, monotonic, redis
 from .._transport.targets import Address, Cluster, Embedded, SentinelService, parse_target
 from ..errors import Cause, Unavailable, UsageError
 
@@ -44,6 +44,7 @@ class AsyncStore:
     ) -> None:
         self.is_disabled = is_disabled
         self.is_closed = False
+        self.binding = LoopBinding()
         self.outages = OutageLog(policy)
         self._events = events
         self._target = parse_target(target, redis)
@@ -93,17 +94,18 @@ class AsyncStore:
             return await self.transport.masters(now)
         return {"": self.transport}
 
-    def must_be_open(self) -> None:
-        """UsageError: the client was closed."""
+    def enter(self) -> None:
+        """Let a caller in. UsageError: the client was closed, or belongs to another event loop."""
         if self.is_closed:
             raise UsageError(CLOSED)
+        self.binding.enter()
 
     async def opened(self) -> tuple[float, Engine]:
         """The time, once a connection is open, and what the store can do. Outage: there is none.
 
         The embedded server is started first, at its own pace: that is not an outage.
         """
-        self.must_be_open()
+        self.enter()
         if self._embedded is not None and not self._embedded.is_started:
             await self._embedded.start()
         engine = await self.transport.ready(monotonic())
@@ -247,7 +249,8 @@ class AsyncStore:
     # ---- beginning and end
 
     def open(self) -> None:
-        """In a forked child: its outages are its own."""
+        """In a forked child: its outages and its event loop are its own."""
+        self.binding = LoopBinding()
         self.outages.open()
 
     async def aclose(self) -> None:

@@ -45,7 +45,7 @@ async def throttle(leases: AsyncLeases, call: ThrottleCall) -> Throttling:
     """Count a call; one round trip. Unavailable: the policy says so."""
     store, events = leases.store, leases.events
     now = monotonic()
-    store.must_be_open()
+    store.enter()
     try:
         engine = store.transport.engine
         if engine is None:

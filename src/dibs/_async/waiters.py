@@ -156,6 +156,7 @@ class AsyncWaiters:
     ) -> T | Holding:
         """What *attempt* returns once it is not a Holding; or, after `wait`, who has it."""
         deadline = monotonic() + call.options.wait
+        self._store.enter()
         turn, queue = Turn(), None
         try:
             queue = self._join(call, turn)
@@ -246,7 +247,7 @@ class AsyncWaiters:
     ) -> T | Holding:
         while True:
             turn.clear()
-            self._store.must_be_open()
+            self._store.enter()
             if monotonic() >= queue.look_at:
                 outcome = await attempt(call)
                 if not isinstance(outcome, Holding):

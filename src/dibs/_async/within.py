@@ -5,6 +5,7 @@ before the work begins and completed after it; Redis gets *done* only after a co
 """
 
 import contextlib
+import functools
 import itertools
 import logging
 import os
@@ -12,7 +13,6 @@ import weakref
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
-from types import TracebackType
 from typing import Any, Literal, Protocol
 
 from .._core.done import (
@@ -24,7 +24,6 @@ from .._core.done import (
     WRONG_HALF,
     YIELDS_NOTHING,
     DoneRecord,
-    OpenElsewhere,
     Ours,
     RecordAnswer,
     Recorded,
@@ -48,10 +47,12 @@ from .._core.keys import milliseconds
 from .._core.lease import HoldCall, LeaseState, secret_of
 from .._core.once import Replay, answer_recorded, fingerprint_in
 from .._core.options import ClaimOptions
-from .._databases import NotOurs, Transaction, django, transaction_of
+from .._core.unit import Outcome, Unit, current, enter
+from .._databases import NotOurs, Transaction, transaction_of
 from .._tasks import KIND, current_task, maybe_await, monotonic, sleep
 from ..errors import Duplicate, Mismatch, UsageError
 from .leases import AsyncLeases
+from .unit import AsyncOpenedUnit, given_unit, look_at
 
 _log = logging.getLogger("dibs")
 
@@ -61,10 +62,10 @@ _PRUNE_EVERY = 200
 """After how many first calls of a function old rows are removed."""
 _MOST_CONFLICTS = 20
 """How often the row is tried for in new transactions if the database refuses that as a conflict."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
+FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.25
 
 
-class _Failed(Exception):
+class Failed(Exception):
     """TAKE failed in a way that another transaction can mend: the work has not begun."""
 
     def __init__(self, failure: str, error: Exception) -> None:
@@ -103,7 +104,7 @@ async def taken(transaction: Transaction, record: DoneRecord) -> RecordAnswer:
         if failure == "readonly":
             raise UsageError(READ_ONLY) from error
         if failure in ("missing", "conflict"):
-            raise _Failed(failure, error) from None
+            raise Failed(failure, error) from None
         raise
 
 
@@ -261,6 +262,21 @@ class AsyncRecording:
         """Whether the transaction commits cannot be seen."""
         self._state = "untold"
 
+    @property
+    def is_committed(self) -> bool:
+        """Whether the transaction that ended here was seen to commit."""
+        return self._state == "committed"
+
+    def follow(self, transaction: Transaction, unit: Unit) -> None:
+        """Have *unit* end with a transaction that does not say when that is."""
+        look_at(unit, self._leases, transaction)
+
+    def join_unit(self, transaction: Transaction) -> None:
+        """What is done from now on waits for the end of *transaction*, which the caller ends."""
+        unit = given_unit(self._leases, transaction)
+        if unit.outcome is None and current() is not unit:
+            enter(unit)
+
     def found_in(self, transaction: Transaction) -> None:
         """The record was found in *transaction*, which may itself have written it."""
         if self._state == "recorded":
@@ -333,6 +349,8 @@ class AsyncWork:
         """The transaction says how it ends."""
         self.committed: bool | None = None
         """What it has said."""
+        self._unit: AsyncOpenedUnit | None = None
+        """What waits for its end."""
 
     async def take(self) -> None:
         """Open the transaction, and take the row. NotOurs: another has it, or had it."""
@@ -345,6 +363,7 @@ class AsyncWork:
             await self.roll_back(error)
             raise
         self._ours = answer
+        self._unit = AsyncOpenedUnit(self.transaction)
 
     async def do(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
         """Call *function*, with what the transaction hands over. What it raises rolls back."""
@@ -354,14 +373,30 @@ class AsyncWork:
             await self._fail(error)
             raise
 
-    async def commit(self) -> None:
-        """Write the result of the claim, and commit. UsageError: there was no commit."""
+    async def commit(self, *, effects: bool = True) -> None:
+        """Write the result of the claim, and commit. UsageError: there was no commit.
+
+        Then carry out what has waited for it. *effects*: False if the caller calls `carry_out`,
+        after what is to end before.
+        """
+        assert self._unit is not None
         try:
+            self._unit.check()
             await write(self.recording, self.transaction, self._ours, self._claim)
             self.is_watched = self.transaction.on_end(self._on_end)
         except BaseException as error:
             await self._fail(error)
             raise
+        try:
+            await self._end(self._unit)
+        except BaseException:
+            self._unit.decide("unknown")
+            await self.carry_out()
+            raise
+        if effects:
+            await self.carry_out()
+
+    async def _end(self, unit: AsyncOpenedUnit) -> None:
         try:
             await self._manager.__aexit__(None, None, None)
         except BaseException as error:
@@ -370,16 +405,32 @@ class AsyncWork:
             if not await self._within.has_committed(self.recording.record, error):
                 raise
             self.recording.transaction_ended(committed=True)
-            return
-        await self._within.committed(self)
+            unit.decide("committed")
+        else:
+            await self._within.committed(self)
+            look = functools.partial(self.recording.follow, self.transaction)
+            seen = self.recording.is_committed
+            unit.left(is_watched=self.is_watched, is_committed=seen, look=look)
 
-    async def roll_back(self, error: BaseException) -> bool:
-        """End the transaction by *error*. True: its context manager keeps that to itself."""
+    async def carry_out(self) -> None:
+        """Carry out what has waited for the end of the transaction, if that was not done."""
+        if self._unit is not None:
+            await self._unit.carry_out()
+
+    async def roll_back(self, error: BaseException, *, effects: bool = True) -> bool:
+        """End the transaction by *error*. True: its context manager keeps that to itself.
+
+        *effects*: as in `commit`.
+        """
         try:
             trace = error.__traceback__
             return bool(await self._manager.__aexit__(type(error), error, trace))
         finally:
             self.recording.unseen()
+            if self._unit is not None:
+                self._unit.decide("rolled_back")
+            if effects:
+                await self.carry_out()
 
     async def _fail(self, error: BaseException) -> None:
         if await self.roll_back(error):
@@ -388,6 +439,8 @@ class AsyncWork:
     def _on_end(self, committed: bool) -> None:  # noqa: FBT001 - a callback
         self.committed = committed
         self.recording.transaction_ended(committed)
+        if self._unit is not None:
+            self._unit.on_end(committed)
 
 
 class AsyncWithin:
@@ -433,7 +486,7 @@ class AsyncWithin:
         *wait*: how long another transaction with the key is waited for. One in which nothing was
         written is rolled back, and its connection returned, before the wait.
         """
-        retries, pause = self._retry, _FIRST_PAUSE
+        retries, pause = self._retry, FIRST_PAUSE
         while True:
             try:
                 work = await self.begin(claim, recording, function, args, kwargs, wait)
@@ -448,7 +501,7 @@ class AsyncWithin:
                     raise
             retries -= 1
             await sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     async def begin(
         self,
@@ -467,14 +520,29 @@ class AsyncWithin:
 
     async def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """The result of *function* in a transaction without a record."""
-        async with self.transaction() as (_, value):
-            return await function(*self.handed(value, args), **kwargs)
+        outcome: Outcome = "rolled_back"
+        unit: AsyncOpenedUnit | None = None
+        try:
+            async with self.transaction() as (transaction, value):
+                unit = AsyncOpenedUnit(transaction)
+                result = await function(*self.handed(value, args), **kwargs)
+                unit.check()
+                is_watched = transaction.note() and transaction.on_end(unit.on_end)
+                outcome = "unknown"
+            unit.left(is_watched=is_watched, is_committed=not is_watched)
+        except BaseException:
+            if unit is not None:
+                unit.decide(outcome)
+                await unit.carry_out()
+            raise
+        await unit.carry_out()
+        return result
 
     async def _taken(
         self, claim: ClaimView, recording: AsyncRecording, wait: float
     ) -> AsyncWork | NotOurs:
         """A transaction that has the row; one of another is waited for, up to *wait*."""
-        deadline, pause = monotonic() + wait, _FIRST_PAUSE
+        deadline, pause = monotonic() + wait, FIRST_PAUSE
         conflicts = _MOST_CONFLICTS
         while True:
             work = AsyncWork(self, claim, recording)
@@ -484,14 +552,14 @@ class AsyncWithin:
             except NotOurs as refusal:
                 if isinstance(refusal.answer, Recorded) or monotonic() >= deadline:
                     return refusal
-            except _Failed as error:
+            except Failed as error:
                 if error.failure == "missing":
                     await self._create()
                 elif not conflicts:
                     raise error.error from None
                 conflicts -= 1
             await sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     async def has_committed(self, record: DoneRecord, error: BaseException) -> bool:
         """Whether the transaction whose end has failed has committed. False: not known, too."""
@@ -598,98 +666,3 @@ class AsyncWithin:
                 await run(transaction, prune(transaction.dialect))
         except Exception as error:
             _log.warning("old rows of dibs_done could not be removed: %s", type(error).__name__)
-
-
-# ---- claim.within(…)
-
-
-class AsyncDone:
-    """What an earlier transaction has recorded for the key of a claim."""
-
-    __slots__ = ("_result", "replayed")
-
-    def __init__(self, replay: Replay | None) -> None:
-        self.replayed = replay is not None
-        """True: it has committed, and `result` is its result. Do not do the work again."""
-        self._result = replay
-
-    @property
-    def result(self) -> Any:
-        """The result that was committed. UsageError: this is the first submission."""
-        if self._result is None:
-            raise UsageError("this submission is the first one: it has no result yet")
-        return self._result.value
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {'replayed' if self.replayed else 'first'}>"
-
-
-class AsyncClaimWithin:
-    """`async with claim.within(session) as done:`; the record of a claim, in that transaction."""
-
-    __slots__ = ("_claim", "_ours", "_recording", "_transaction")
-
-    def __init__(
-        self, claim: ClaimView, recording: AsyncRecording, value: Any, using: str | None
-    ) -> None:
-        transaction = django(using) if value is None else transaction_of(value)
-        self._claim = claim
-        self._recording = recording
-        self._transaction = recording.transaction = checked(transaction, opened=False)
-        self._ours: Ours | None = None
-
-    async def __aenter__(self) -> AsyncDone:
-        self._transaction.begin()
-        answer = await self._take()
-        if isinstance(answer, Ours):
-            self._ours = answer
-            return AsyncDone(None)
-        recording = self._recording
-        reply = recording.answered(answer) if isinstance(answer, Recorded) else recording.running()
-        recording.found_in(self._transaction)
-        if isinstance(reply, RefusedByTable):
-            raise reply.error
-        self._claim.replayed, self._claim.result = True, reply.value
-        return AsyncDone(reply)
-
-    async def _take(self) -> RecordAnswer:
-        """The answer; another transaction that has the key is waited for, up to `wait`."""
-        deadline, pause = monotonic() + self._recording.options.wait, _FIRST_PAUSE
-        while True:
-            try:
-                answer = await taken(self._transaction, self._recording.record)
-            except _Failed as failed:
-                if failed.failure != "missing":
-                    raise failed.error from None
-                raise UsageError(
-                    "there is no table dibs_done; create it by a migration:\n"
-                    f"{ddl(self._transaction.dialect)}"
-                ) from failed.error
-            if not isinstance(answer, OpenElsewhere) or monotonic() >= deadline:
-                return answer
-            await sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        ours, self._ours = self._ours, None
-        if ours is None:
-            return
-        if error is not None:
-            if isinstance(error, Exception):
-                await self._undo()
-            return
-        await write(self._recording, self._transaction, ours, self._claim)
-        if not self._transaction.on_end(self._recording.transaction_ended):
-            self._recording.unseen()
-
-    async def _undo(self) -> None:
-        """The work has failed, and the caller may commit all the same."""
-        try:
-            await run(self._transaction, undo(self._transaction.dialect, self._recording.record))
-        except Exception as error:  # the transaction is aborted: it cannot commit
-            _log.debug("the record of a failed submission was not deleted: %s", type(error))

@@ -13,6 +13,7 @@ from .causes import code_of_reply
 from .keys import companion_key, milliseconds, public_name
 from .options import HoldOptions
 from .request import SIZE, ErrorReply, Reply, Request, pack
+from .unit import Unit
 
 FENCE_LIFE = 3600.0
 """How long a fence counter outlives its lease, in seconds."""
@@ -68,8 +69,8 @@ class LeaseState:
     # All fields are set for every lease: a default of the class would be read slower than this.
     __slots__ = (
         "asked_until", "body", "call", "confirmed_at", "deadline", "elsewhere", "entry", "fence",
-        "guarded", "is_detached", "is_kept", "is_lost", "is_over", "is_undelivered", "since",
-        "stays_until", "successor", "token",
+        "guarded", "home", "is_detached", "is_kept", "is_lost", "is_over", "is_undelivered",
+        "since", "stays_until", "successor", "token",
     )  # fmt: skip
 
     def __init__(self, call: HoldCall, token: bytes, since: float) -> None:
@@ -89,6 +90,8 @@ class LeaseState:
         self.successor: bytes | None = None
         """What the value of the key is being changed to; whether that was done is not known yet."""
         self.body: GuardedBody | None = None
+        self.home: Unit | None = None
+        """The unit of work with which it ends, if that is not the one around its end."""
         self.guarded = True
         """False: the store was out and the policy let the caller through."""
         self.is_over = False
@@ -100,6 +103,15 @@ class LeaseState:
         """It was released, but its key stays taken for the rest of its `at_least`."""
         self.is_detached = False
         """It was handed over: another process continues it, and it is not renewed until then."""
+
+    def continued(self, call: HoldCall, now: float) -> "LeaseState":
+        """The same lease for *call*, after it was released inside a unit of work."""
+        lease = LeaseState(call, self.token, self.since)
+        lease.deadline, lease.confirmed_at = self.deadline, self.confirmed_at
+        lease.fence, lease.home = self.fence, self.home
+        least = call.options.at_least
+        lease.stays_until = max(self.stays_until, now + least if least else 0.0)
+        return lease
 
     @property
     def is_lent(self) -> bool:

@@ -90,8 +90,9 @@ class HoldKeywords(TryHoldKeywords, total=False):
     """Renew the lease. An async body whose lease is lost is cancelled, LeaseLost raised."""
     max_hold: Seconds | None
     """With *renew*: for how long at most."""
-    on_late: OnLate
-    """"raise" raises LeaseLost if the body ends well, but after its lease was lost."""
+    on_late: OnLate | None
+    """"raise" raises LeaseLost if the body ends well, but after its lease was lost; "ignore" does
+    not. None: "raise" inside a transaction, before its commit; else "ignore"."""
 
 
 class HoldOptions:
@@ -108,7 +109,7 @@ class HoldOptions:
         limit: int | None = None,
         at_least: Seconds = 0,
         fence: bool = False,
-        on_late: OnLate = "ignore",
+        on_late: OnLate | None = None,
         on_outage: OutagePolicy | None = None,
     ) -> None:
         self.ttl: Final = seconds(ttl, "ttl")
@@ -127,9 +128,9 @@ class HoldOptions:
         """A key is taken by SET; else by a script."""
         self.on_outage: Final = settings.policy(on_outage)
         self.at_least: Final = _at_least(at_least, self.ttl) if at_least else 0.0
-        if on_late not in ("ignore", "raise"):  # callers without a type checker
+        if on_late not in ("ignore", "raise", None):  # callers without a type checker
             raise UsageError(f'on_late must be "ignore" or "raise", not {on_late!r}')
-        self.on_late: Final[OnLate] = on_late
+        self.on_late: Final[OnLate | None] = on_late
 
 
 def _limit(limit: object) -> int:

@@ -383,6 +383,7 @@ class Cache:
     ) -> Any:
         """The value: from memory, from the store, from a load under way, or loaded now."""
         key, options, memory = keys.key, keys.options, self._memory
+        self._store.enter()
         called_at = monotonic()
         if options.local:
             value = self._reader.local.get(key, called_at)
@@ -413,6 +414,7 @@ class Cache:
 
     def get_many(self, many: ManyRequest) -> dict[Any, Any]:
         """The value of each item, except those for which the load returned none."""
+        self._store.enter()
         return self._batches.get(many, self._share_flight)
 
     def _share_flight(self, request: LoadRequest, called_at: float) -> Any:
@@ -420,6 +422,7 @@ class Cache:
 
     def refresh(self, request: LoadRequest) -> Any:
         """The value, loaded now (by us, or by a caller who has just begun)."""
+        self._store.enter()
         return self._join_or_start(request, self._memory.refreshes, monotonic(), force=True)
 
     def peek(self, keys: CacheKeys) -> Found[Any] | None:
@@ -439,6 +442,7 @@ class Cache:
 
     def put(self, keys: CacheKeys, value: Any) -> bool:
         """Store a value that was not loaded. False: the store is out; later it is deleted."""
+        self._store.enter()
         options = keys.options
         payload, _ = packed(options.codec, value, keys.name)
         self._reader.changed(keys.key)
@@ -464,6 +468,7 @@ class Cache:
 
     def invalidate_tag(self, tag: bytes, policy: OutagePolicy) -> bool:
         """Make all values with the tag outdated. False: the store is out; delivered later."""
+        self._store.enter()
         self._store.transport.changed(tag)
         try:
             dropped = self._deliver(invalidate_request(tag, tag, monotonic() + TAG_LIFE))
@@ -484,6 +489,7 @@ class Cache:
         self, key: bytes, lock: bytes, name: str, lasts: float, policy: OutagePolicy
     ) -> bool:
         """Delete the value of any key. *lasts*: how long it is worth delivering, in an outage."""
+        self._store.enter()
         self._reader.changed(key)
         try:
             deleted = self._deliver(invalidate_request(key, lock, monotonic() + lasts))

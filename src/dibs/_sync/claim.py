@@ -12,13 +12,15 @@ from .._core.keys import Seconds, fingerprint, milliseconds, seconds
 from .._core.lease import HoldCall, LeaseState, note_in, settle_request
 from .._core.once import How, encoded_note, framed, left_by, with_note
 from .._core.options import ClaimOptions
+from .._core.unit import current, use
 from .._events import EventSink
 from .._system import time
 from .._threads import monotonic
 from ..errors import UsageError
+from .claim_within import ClaimWithin
 from .lease import detach_lease, reattach
 from .leases import Leases
-from .within import ClaimWithin, Recording
+from .within import Recording
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
@@ -614,7 +616,9 @@ def once(
 
     @functools.wraps(shown)
     def claimed(*args: P.args, **kwargs: P.kwargs) -> T:
-        if not goes_on or open_writers():
+        # One that belongs to a transaction around it must end before that does.
+        belongs = within is None and use.has_begun and current() is not None
+        if not goes_on or belongs or open_writers():
             return run(args, kwargs, _do_nothing)
         since = monotonic()
 

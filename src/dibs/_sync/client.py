@@ -10,6 +10,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
+    Literal,
     NoReturn,
     ParamSpec,
     TypeVar,
@@ -54,6 +55,7 @@ from .._core.options import (
 from .._core.schedule import ScheduleKeywords, ScheduleOptions
 from .._core.shapes import returned_type
 from .._core.throttle import ThrottleKeywords, ThrottleOptions, Throttling
+from .._core.unit import current, use
 from .._events import EventSink
 from .._forks import reopen_after_fork
 from .._threads import check_function, monotonic, must_await
@@ -69,6 +71,7 @@ from .scheduled import ScheduledFunction, Scheduler, register
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, Store
 from .throttle import ThrottleCall, throttle, throttled
+from .unit import after_commit, check_until, take
 from .within import Within
 
 if TYPE_CHECKING:
@@ -146,19 +149,23 @@ class Dibs(Caching):
         *,
         name: str | None = None,
         token: str | None = None,
+        until: Any = None,
         **options: Unpack[HoldKeywords],
     ) -> Hold:
-        """Hold *key* during the `with` block.
+        """Hold *key* during the `with` block; inside a transaction, until after its commit.
 
         Args:
             key: The key, without the namespace.
             name: What events and errors call the key, because a key may contain personal data.
                 Default: its first word.
             token: Continue the lease that another process detached; never acquire a new one.
+            until: A session or connection with a transaction that dibs has not been told of: the
+                key is held until that has ended. "block": to the end of the block, whatever
+                transaction is around it. None: as long as the transaction of `within`.
 
         Raises:
             Busy: Another holder has the key.
-            LeaseLost: The lease of *token* has ended.
+            LeaseLost: The lease of *token* has ended, or was lost inside a transaction.
             Unavailable: Redis is unavailable and the policy is "closed".
             UsageError: An option is invalid.
         """
@@ -169,9 +176,11 @@ class Dibs(Caching):
         if name is None and self._events.wants_holds:
             name = public_name(key)  # once for all events
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
-        if token is not None:
-            return self._new_hold(self._leases, call, secret=secret_in("hold", token))
-        return self._new_hold(self._leases, call)
+        if token is None and until is None:
+            return self._new_hold(self._leases, call)
+        check_until(until)
+        secret = None if token is None else secret_in("hold", token)
+        return self._new_hold(self._leases, call, secret=secret, until=until)
 
     @takes(TryHoldKeywords, HoldOptions)
     def try_hold(
@@ -195,7 +204,8 @@ class Dibs(Caching):
     def _try_hold(self, key: str, name: str | None, chosen: HoldOptions) -> Lease | None:
         call = HoldCall(expand(self._settings.namespace, key), key, name, chosen)
         since = monotonic()
-        outcome = self._leases.take(call)
+        leases = self._leases
+        outcome = (take(leases, call, current()) if use.has_begun else leases.take(call))
         if self._events.wants_holds:
             self._events.taken(call, outcome, since)
         return None if isinstance(outcome, Holding) else Lease(self._leases, outcome)
@@ -220,6 +230,7 @@ class Dibs(Caching):
         template: str,
         *,
         busy: OnBusy | None = None,
+        until: Literal["block"] | None = None,
         **options: Unpack[HoldKeywords],
     ) -> Callable[[Callable[P, T]], Callable[P, T]]:
         """One call at a time for each key: `@dibs.exclusive("sync:{account.id}", ttl=30)`.
@@ -228,11 +239,14 @@ class Dibs(Caching):
             template: The key, with fields for the arguments of the call.
             busy: Called in place of the function, with the Busy that would be raised and, by name,
                 the arguments of the call that it takes. Its result is returned.
+            until: "block": to the end of the call, whatever transaction is around it.
 
         Raises:
             UsageError: An option is invalid, or the function lacks a field.
         """
         chosen = self._exclusive_options(options)
+        if until not in (None, "block"):
+            raise UsageError('until must be "block", or None: pass a session to hold')
 
         def decorate(
             function: Callable[P, T],
@@ -240,10 +254,23 @@ class Dibs(Caching):
             check_function(function)
             namespace = self._settings.namespace
             return exclusive(
-                function, self._leases, namespace, template, chosen, busy, self._new_hold
+                function, self._leases, namespace, template, chosen, busy, self._new_hold, until
             )
 
         return decorate
+
+    def after_commit(
+        self, function: Callable[[], object | object]
+    ) -> None:
+        """Have *function* called after the commit of the transaction around this call.
+
+        Functions are called in order, before the leases of the transaction are released. What one
+        raises is logged. After a rollback none is called.
+
+        Raises:
+            UsageError: No transaction is open that says when it commits.
+        """
+        after_commit(self._leases, function)
 
     # ---- throttle
 
@@ -586,8 +613,11 @@ class Dibs(Caching):
         Calls of `once` functions whose callers were cancelled are waited for, 10 s at most; then
         they are cancelled.
         """
+        if not self._store.is_closed:
+            self._store.binding.enter()
         try:
             self._leases.calls.finish(_DRAIN)
+            self._leases.following.stop()
             self._leases.ends.finish()
         finally:
             self._store.is_closed = True

@@ -35,8 +35,8 @@ from .._core.inspection import (
     with_companions,
 )
 from .._core.keys import expand
-from .._core.lease import mistake, release_permit
-from .._core.request import ErrorReply, Reply, Request, deciding_error, pack
+from .._core.lease import release_permit
+from .._core.request import Reply, Request, deciding_error, pack
 from .._threads import monotonic
 from ..errors import Unavailable, UsageError
 from .store import Store
@@ -218,22 +218,6 @@ class Inspector:
         return "other"
 
     # ---- the server
-
-    def raw(self, name: str, key: str, *words: str | int) -> Callable[[], Any]:
-        """A function that sends one command about *key*: the baseline of `dibs bench`."""
-        data = expand(self._namespace, key)
-        request = Request(pack(name, data, *words), 1, data)
-
-        def send() -> Any:
-            try:
-                reply = self._store.transport.send(request, monotonic())
-            except Outage as outage:
-                raise Unavailable(outage.cause, _NAME) from None
-            if isinstance(reply, ErrorReply):
-                raise mistake(reply)
-            return reply
-
-        return send
 
     def server(self) -> list[ServerInfo]:
         """What the server, or each node of a cluster that answers, says about itself."""

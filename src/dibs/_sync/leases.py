@@ -51,7 +51,14 @@ from .._core.once import (
 from .._core.request import REPEATED, ErrorReply, Reply, Request, together
 from .._events import EventSink
 from .._process import Identity
-from .._threads import ContinuedCalls, WorkQueue, deliver_behind, monotonic, sleep
+from .._threads import (
+    BackgroundTasks,
+    ContinuedCalls,
+    WorkQueue,
+    deliver_behind,
+    monotonic,
+    sleep,
+)
 from ..errors import DibsError, Unavailable, UsageError
 from .renewer import Renewer
 from .store import CLOSED, Store
@@ -78,6 +85,8 @@ class Leases:
         self.renewer = Renewer(store, events, self.lose, self.found)
         self.ends = WorkQueue()
         """Ends of claims whose transaction has ended after them."""
+        self.following = BackgroundTasks()
+        """Looks at transactions that do not say when they end."""
         self.calls = ContinuedCalls()
         """Calls of `once` functions whose callers may be cancelled."""
         self.table: dict[bytes, LeaseState] = {}
@@ -96,6 +105,7 @@ class Leases:
         self.table = {}
         self._identify()
         self.ends = WorkQueue()
+        self.following = BackgroundTasks()
         self.waiters.open()
         self.renewer.open()
 
@@ -131,8 +141,7 @@ class Leases:
         """
         now = monotonic()
         store, key, options = self.store, call.key, call.options
-        if store.is_closed:
-            raise UsageError(CLOSED)
+        store.enter()
         if key in self.table and options.limit is None:
             here = self._refusal(key, now)
             if here is not None:

@@ -404,7 +404,7 @@ class Runner:
         kept, until = kept_ms(scheduled.rule, fire), now + _DELIVER_FOR
         write = functools.partial(record_request, scheduled.keys, fire, run, kept, until, stays_ms)
         try:
-            leases.store.must_be_open()
+            leases.store.enter()
             if state.guarded and not state.is_over:
                 leases.end(state, write)
             else:  # granted in an outage, or released by the function
@@ -500,7 +500,7 @@ class Scheduler:
     def __enter__(self) -> "Scheduler":
         if self._runners:
             raise UsageError("this scheduler is already running")
-        self._leases.store.must_be_open()
+        self._leases.store.enter()
         if not self._schedules:
             raise UsageError("no function is scheduled; decorate one with @dibs.scheduled(…) first")
         clock = MachineClock(self._read, self._read_server, self._leases.events)

@@ -205,6 +205,8 @@ class Sentinels:
             self._failed_at[number] = monotonic()
             self._answered.discard(number)
             self._refused = isinstance(error, AuthenticationError | NoPermissionError)
+            # Those that are idle may have gone silent with it, and would cost the time again.
+            client.connection_pool.disconnect(inuse_connections=False)
             return None
         self._failed_at.pop(number, None)
         self._answered.add(number)

@@ -12,7 +12,7 @@ from .._core.options import OutagePolicy
 from .._core.request import Request, deciding_error
 from .._core.slots import Reaction, Reconnections, reaction_to
 from .._events import EventSink, OutageLog
-from .._threads import Transport, monotonic, redis
+from .._threads import LoopBinding, Transport, monotonic, redis
 from .._transport.targets import Address, Cluster, Embedded, SentinelService, parse_target
 from ..errors import Cause, Unavailable, UsageError
 
@@ -45,6 +45,7 @@ class Store:
     ) -> None:
         self.is_disabled = is_disabled
         self.is_closed = False
+        self.binding = LoopBinding()
         self.outages = OutageLog(policy)
         self._events = events
         self._target = parse_target(target, redis)
@@ -94,17 +95,18 @@ class Store:
             return self.transport.masters(now)
         return {"": self.transport}
 
-    def must_be_open(self) -> None:
-        """UsageError: the client was closed."""
+    def enter(self) -> None:
+        """Let a caller in. UsageError: the client was closed, or belongs to another event loop."""
         if self.is_closed:
             raise UsageError(CLOSED)
+        self.binding.enter()
 
     def opened(self) -> tuple[float, Engine]:
         """The time, once a connection is open, and what the store can do. Outage: there is none.
 
         The embedded server is started first, at its own pace: that is not an outage.
         """
-        self.must_be_open()
+        self.enter()
         if self._embedded is not None and not self._embedded.is_started:
             self._embedded.start()
         engine = self.transport.ready(monotonic())
@@ -248,7 +250,8 @@ class Store:
     # ---- beginning and end
 
     def open(self) -> None:
-        """In a forked child: its outages are its own."""
+        """In a forked child: its outages and its event loop are its own."""
+        self.binding = LoopBinding()
         self.outages.open()
 
     def close(self) -> None:

@@ -157,6 +157,7 @@ class Waiters:
     ) -> T | Holding:
         """What *attempt* returns once it is not a Holding; or, after `wait`, who has it."""
         deadline = monotonic() + call.options.wait
+        self._store.enter()
         turn, queue = Turn(), None
         try:
             queue = self._join(call, turn)
@@ -247,7 +248,7 @@ class Waiters:
     ) -> T | Holding:
         while True:
             turn.clear()
-            self._store.must_be_open()
+            self._store.enter()
             if monotonic() >= queue.look_at:
                 outcome = attempt(call)
                 if not isinstance(outcome, Holding):

@@ -1,4 +1,4 @@
-"""Background tasks, and running several functions concurrently until enough have ended."""
+"""The loop of a client, background tasks, and running functions until enough have ended."""
 
 import asyncio
 import functools
@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from .._locks import start_thread
+from .._locks import Guard, start_thread
 from ..errors import UsageError
 
 Q = TypeVar("Q")
@@ -25,6 +25,33 @@ def running_loop() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
     except RuntimeError:
         raise no_loop_error() from None
+
+
+def check_loop(before: asyncio.AbstractEventLoop | None, loop: asyncio.AbstractEventLoop) -> None:
+    """UsageError: what belongs to the loop *before* is used in another one, and that is open."""
+    if before is not None and before is not loop and not before.is_closed():
+        raise UsageError("an AsyncDibs belongs to one event loop; create one for each loop")
+
+
+class LoopBinding:
+    """The event loop that a client belongs to, until it is closed: one at a time.
+
+    What the client keeps in a loop (futures, tasks, timers) is touched by callers that have
+    entered, and by no others: no other thread does so at the same time.
+    """
+
+    __slots__ = ("_guard", "_loop")
+
+    def __init__(self) -> None:
+        self._guard = Guard()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def enter(self) -> None:
+        """Belong to the loop that runs here. UsageError: there is none, or another one is open."""
+        if self._loop is not (loop := running_loop()):
+            with self._guard:
+                check_loop(self._loop, loop)
+                self._loop = loop
 
 
 def start_task(work: Coroutine[Any, Any, Q], name: str) -> "asyncio.Task[Q]":

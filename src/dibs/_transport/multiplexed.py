@@ -14,7 +14,7 @@ from typing import Any
 
 from .._core.capabilities import NO_OP, Engine, Handshake
 from .._core.causes import cause_for
-from .._core.connection import PROBE_EVERY, Breaker, Next, TimeLimit, pause_after
+from .._core.connection import PROBE_EVERY, Breaker, Limits, Next, TimeLimit, pause_after
 from .._core.multiplexer import Multiplexer, Redelivery
 from .._core.request import (
     Channel,
@@ -35,13 +35,15 @@ from .._core.watch import (
     untracked,
     watch_request,
 )
+from .._locks import Guard
 from .._system import monotonic
 from ..errors import Cause, DibsError, UsageError
 from . import redis_internals
 from .base import BaseTransport, Wake, Watchers, is_readable, unsent_bytes
 from .faults import cause_of, settings_error
-from .gathering import no_loop_error, start_task
+from .gathering import check_loop, no_loop_error, start_task
 from .handshake import open_async
+from .targets import Address
 
 # ---- one connection
 
@@ -323,6 +325,16 @@ _PING_EVERY = 1.0
 
 class MultiplexedTransport(BaseTransport):
     """One connection for all tasks of an event loop, and a second one while the first is silent."""
+
+    def __init__(
+        self,
+        address: Address | None,
+        limits: Limits,
+        on_outage: Callable[[Cause], None],
+        on_recovered: Callable[[Cause, float], None],
+    ) -> None:
+        self._binding = Guard()
+        super().__init__(address, limits, on_outage, on_recovered)
 
     def _begin(self) -> None:
         """Nothing is connected: at construction, in a new event loop, in a forked child."""
@@ -617,13 +629,11 @@ class MultiplexedTransport(BaseTransport):
         self._bind_if_new(loop)
 
     def _bind_if_new(self, loop: asyncio.AbstractEventLoop) -> None:
-        if loop is self._loop:
-            return
-        if self._loop is not None and not self._loop.is_closed():
-            raise UsageError("an AsyncDibs belongs to one event loop; create one for each loop")
-        if self._loop is not None:
-            self._leave_closed_loop()
-        self._loop = loop
+        with self._binding:  # two threads may come from a closed loop at the same time
+            check_loop(self._loop, loop)
+            if self._loop is not None and self._loop is not loop:
+                self._leave_closed_loop()
+            self._loop = loop
 
     def _leave_closed_loop(self) -> None:
         """The connections ended with their loop. What must be delivered still is, in the next."""
@@ -678,6 +688,7 @@ class MultiplexedTransport(BaseTransport):
         """In a forked child: begin anew. Closing would reach into the parent's event loop."""
         timers = (self._timer, self._pinger, self._redelivery)
         _inherited.append((self._machine, self._opening, timers))
+        self._binding = Guard()
         self._begin()
         self.engine = None
 

@@ -42,7 +42,6 @@ COMMANDS = (
     Command("schedule", "when a cron expression fires next", "dibs.cli.offline"),
     Command("doctor", "examine the server; a fix for each finding", "dibs.doctor"),
     Command("console", "the same as a page in a browser", "dibs.console.command"),
-    Command("bench", "how fast dibs is on this server; loads it", "dibs.cli.bench"),
     Command("sql", "print SQL for the table of within=", "dibs.cli.offline"),
     Command("completion", "print completion for bash, zsh or fish", "dibs.cli.offline"),
 )

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -265,7 +266,8 @@ async def test_too_few_replicas_are_an_outage_until_there_are_enough(
 
 async def test_a_database_that_does_not_exist_is_a_mistake(valkey: Server) -> None:
     """SELECT 99 fails: UsageError that names the number in the URL."""
-    async with AsyncDibs(f"{valkey.url}/99") as dibs:
+    url = urlsplit(valkey.url)._replace(path="/99").geturl()
+    async with AsyncDibs(url) as dibs:
         with pytest.raises(UsageError, match="database"):
             await dibs.try_hold("user:1", ttl=5)
 

@@ -4,6 +4,7 @@
 import threading
 import time
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -266,7 +267,8 @@ def test_too_few_replicas_are_an_outage_until_there_are_enough(
 
 def test_a_database_that_does_not_exist_is_a_mistake(valkey: Server) -> None:
     """SELECT 99 fails: UsageError that names the number in the URL."""
-    with Dibs(f"{valkey.url}/99") as dibs:
+    url = urlsplit(valkey.url)._replace(path="/99").geturl()
+    with Dibs(url) as dibs:
         with pytest.raises(UsageError, match="database"):
             dibs.try_hold("user:1", ttl=5)
 

@@ -23,7 +23,6 @@ from dibs.integrations._sync.jobs import UniqueJobs
 from dibs.integrations._unique import Job, NotRun, TransactionOptions, UniqueKey
 from dibs.testing import Server, eventually
 from dibs.testing.processes import Process
-from tests.apps.conftest import postgres as postgres
 from tests.apps.postgres import Postgres
 from tests.integrations.jobs.conftest import loaded_anew, running
 from tests.integrations.jobs.job_control import JobControl

@@ -116,7 +116,7 @@ class _UniqueKicker(AsyncKicker[..., Any]):
             # Another one: a kicker can be used for several tasks, and labels may be the task's own.
             labels = {**self.labels, TOKEN: sending.token, KEY: sending.key}
             if sending.sent_at is not None:
-                labels[SENT] = sending.sent_at
+                labels[SENT] = str(sending.sent_at)
             if sending.delay is not None:
                 labels["delay"] = sending.delay
             kicker = AsyncKicker[..., Any](self.task_name, self.broker, labels, self.return_type)

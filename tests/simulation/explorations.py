@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .explorer import Client, Exploration, State, Step, Words, command, script
-from .server import REDIS6, VALKEY, Engine
+from .server import REDIS6, REDIS8, VALKEY, Engine
 
 K, LOCK, FENCE, FENCES = b"k", b"lock:{k}", b"fence:{k}", b"fences:{k}"
 TAG, LAST, FIRES = b"tag:t", b"last", b"fires:{last}"
@@ -96,6 +96,13 @@ class NativeHolder(Holder):
 
     def release(self) -> Words:
         return command(b"DELIFEQ", K, self.token)
+
+
+class Redis8Holder(NativeHolder):
+    """The same as Redis 8.4 has it."""
+
+    def release(self) -> Words:
+        return command(b"DELEX", K, b"IFEQ", self.token)
 
 
 class FencedHolder(Holder):
@@ -660,6 +667,7 @@ EXPLORATIONS: dict[str, Exploration] = {
     "hold, by command": _holding(VALKEY, NativeHolder, 3),
     "hold, extended by script": _holding(REDIS6, Holder, 3, SHORT, LONG),
     "hold, extended by command": _holding(VALKEY, NativeHolder, 3, SHORT, LONG),
+    "hold, extended on Redis 8.4": _holding(REDIS8, Redis8Holder, 2, SHORT, LONG),
     "fences": _holding(VALKEY, FencedHolder, 3),
     "permits": _holding(VALKEY, PermitHolder, 3),
     "permits, extended": _holding(VALKEY, PermitHolder, 3, SHORT, LONG),

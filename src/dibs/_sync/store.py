@@ -2,11 +2,12 @@
 """The store of a client: its connection, its scripts, and what its error replies mean."""
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .._core.capabilities import Engine, ScriptMemory, by_script, with_scripts, with_scripts_once
 from .._core.causes import cause_for
-from .._core.connection import Limits, Outage
+from .._core.connection import Limits, Outage, interpret
 from .._core.lease import SetExpiry, mistake, store_is_out
 from .._core.options import OutagePolicy
 from .._core.request import Request, deciding_error
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from .disabled import DisabledTransport
     from .embedded import EmbeddedServer
     from .sentinel import Sentinels
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 CLOSED = "this Dibs is closed and cannot be opened again: make another one"
 _DISABLED = (
@@ -141,6 +145,18 @@ class Store:
         )
 
     # ---- replies
+
+    def read(self, read: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """What *read* makes of a reply: the one place where a verb reads any.
+
+        Outage: it cannot be read. What else is under way on that connection is asked on another.
+        """
+        try:
+            return interpret(read, *args, **kwargs)
+        except Outage as outage:
+            if outage.cause.code == "protocol":
+                self._react("reconnect")
+            raise
 
     def _given_scripts(
         self, requests: list[Request], replies: list[Any], now: float

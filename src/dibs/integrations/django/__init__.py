@@ -455,12 +455,14 @@ def _end_with(request: Any, response: Any, owned: OwnedClaim) -> None:
     """
     if _is_of_exception(response):
         owned.release()
+    elif _is_stream(response):
+        own(plain_request(request), owned)
+        record_stream(response, owned)
+        if open_in_django():
+            when_committed(bool, owned.fail)
     elif _is_later(response) and not open_in_django():
         own(plain_request(request), owned)
-        if _is_stream(response):
-            record_stream(response, owned)
-        else:
-            _end_when_rendered(response, owned)
+        _end_when_rendered(response, owned)
     else:
         recording = _recorded(owned.policy, response)
         ended = functools.partial(owned.end_by, recording)

@@ -65,9 +65,9 @@ def test_the_clock_of_the_server_is_measured_now_and_then() -> None:
     """A measurement that took long says too little."""
     clock = ServerClock()
     assert clock.at(5.0) is None
-    clock.measured(10.0, 11.0, [b"500", b"0"])
+    clock.measured(10.0, 11.0, 500.0)
     assert clock.at(11.0) is None
-    clock.measured(10.0, 10.2, [b"500", b"0"])
+    clock.measured(10.0, 10.2, 500.0)
     assert clock.at(11.1) == pytest.approx(501.0)
     assert clock.at(80.0) is None
 

@@ -1,8 +1,10 @@
 """What jobs keep beside their claims: heartbeats of workers, and the last run of a key."""
 
+from collections.abc import Callable
 from typing import Any
 
 from .._core.connection import Outage
+from .._core.inspection import read_time
 from .._core.jobs import (
     ENDED,
     HEARTBEAT,
@@ -58,10 +60,10 @@ class AsyncJobKeys:
         if (known := self._clock.at(now)) is not None:
             return known
         try:
-            reply = await self._ask(Request(pack("TIME"), 1, b""))
+            time = await self._ask(Request(pack("TIME"), 1, b""), read_time)
         except (Unavailable, UsageError):
             return None
-        self._clock.measured(now, monotonic(), reply)
+        self._clock.measured(now, monotonic(), time)
         return self._clock.at(monotonic())
 
     async def note_end(self, key: str, job_id: str, began_at: float, kept: float) -> bool:
@@ -76,7 +78,7 @@ class AsyncJobKeys:
     async def last_run(self, key: str) -> LastRun | None:
         """The last run with *key* that has completed."""
         request = value_request(expand(self._namespace, ENDED + key))
-        return read_ended(await self._ask(request))
+        return await self._ask(request, read_ended)
 
     async def _heartbeat(self, ttl: float) -> LeaseState:
         leases, known = self._leases, self._heartbeats.get(ttl)
@@ -93,9 +95,11 @@ class AsyncJobKeys:
         self._heartbeats[ttl] = lease
         return lease
 
-    async def _ask(self, request: Request) -> Any:
+    async def _ask(self, request: Request, read: Callable[[Any], Any] | None = None) -> Any:
+        store = self._leases.store
         try:
-            now, _ = await self._leases.store.opened()
-            return await self._leases.store.ask(request, now)
+            now, _ = await store.opened()
+            reply = await store.ask(request, now)
+            return reply if read is None else store.read(read, reply)
         except Outage as outage:
             raise Unavailable(outage.cause, "a job") from None

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from .capabilities import run_script, run_whole_script
 from .codec import frame, unframe
-from .inspection import KeyInfo, read_time
+from .inspection import KeyInfo
 from .lease import FETCHED, parts_of, secret_of
 from .once import NO_PAYLOAD, done_record, read_record, running_record
 from .request import Reply, Request, pack
@@ -111,9 +111,9 @@ class ServerClock:
         """The server's time at *now*, a local one; None: it has to be measured."""
         return now + self._ahead if now < self._until else None
 
-    def measured(self, sent: float, received: float, reply: Reply) -> None:
-        """The server has said its time between *sent* and *received*."""
-        if received - sent <= self.PRECISE and (time := read_time(reply)):
+    def measured(self, sent: float, received: float, time: float) -> None:
+        """The server has said its *time* between *sent* and *received*; 0: not really."""
+        if time and received - sent <= self.PRECISE:
             self._ahead, self._until = time - (sent + received) / 2, received + self.KEPT
 
 

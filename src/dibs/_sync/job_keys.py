@@ -1,9 +1,11 @@
 # Generated from src/dibs/_async/job_keys.py by unasync.py – do not edit.
 """What jobs keep beside their claims: heartbeats of workers, and the last run of a key."""
 
+from collections.abc import Callable
 from typing import Any
 
 from .._core.connection import Outage
+from .._core.inspection import read_time
 from .._core.jobs import (
     ENDED,
     HEARTBEAT,
@@ -59,10 +61,10 @@ class JobKeys:
         if (known := self._clock.at(now)) is not None:
             return known
         try:
-            reply = self._ask(Request(pack("TIME"), 1, b""))
+            time = self._ask(Request(pack("TIME"), 1, b""), read_time)
         except (Unavailable, UsageError):
             return None
-        self._clock.measured(now, monotonic(), reply)
+        self._clock.measured(now, monotonic(), time)
         return self._clock.at(monotonic())
 
     def note_end(self, key: str, job_id: str, began_at: float, kept: float) -> bool:
@@ -77,7 +79,7 @@ class JobKeys:
     def last_run(self, key: str) -> LastRun | None:
         """The last run with *key* that has completed."""
         request = value_request(expand(self._namespace, ENDED + key))
-        return read_ended(self._ask(request))
+        return self._ask(request, read_ended)
 
     def _heartbeat(self, ttl: float) -> LeaseState:
         leases, known = self._leases, self._heartbeats.get(ttl)
@@ -94,9 +96,11 @@ class JobKeys:
         self._heartbeats[ttl] = lease
         return lease
 
-    def _ask(self, request: Request) -> Any:
+    def _ask(self, request: Request, read: Callable[[Any], Any] | None = None) -> Any:
+        store = self._leases.store
         try:
-            now, _ = self._leases.store.opened()
-            return self._leases.store.ask(request, now)
+            now, _ = store.opened()
+            reply = store.ask(request, now)
+            return reply if read is None else store.read(read, reply)
         except Outage as outage:
             raise Unavailable(outage.cause, "a job") from None

@@ -29,7 +29,14 @@ from uuid import UUID
 
 from .._core.keys import canonical_json, digest, plain_text
 from ..errors import UsageError
-from .bodies import Field, LongBody, fields_of_multipart, form_fields
+from .bodies import (
+    LONG_TO_PARSE,
+    MOST_FIELDS,
+    Field,
+    LongBody,
+    fields_of_multipart,
+    form_fields,
+)
 from .policy import GuardOptions, Policy, canonical_path, has_control_characters
 
 _MISSING: Any = None
@@ -118,6 +125,11 @@ class RequestFacts(NamedTuple):
     """The host as the framework has it; None: the Host header."""
 
     @property
+    def is_long_to_parse(self) -> bool:
+        """True: what it submits is to be read beside the event loop."""
+        return len(self.body) > LONG_TO_PARSE
+
+    @property
     def media_type(self) -> str:
         """The media type of the body, without parameters."""
         return _media_type(self.headers.get("content-type", ""))
@@ -173,6 +185,14 @@ def applied(policy: Policy, submission: Submission | InvalidRequest) -> Policy:
 
 INCOMPLETE = InvalidRequest(
     "incomplete", "The request body is incomplete. The request was not processed."
+)
+
+
+TIMED_OUT = InvalidRequest(
+    "timeout", "The request body did not arrive in time. The request was not processed.", 408
+)
+NO_ROOM = InvalidRequest(
+    "overloaded", "Too many long requests are being received. Try again soon.", 503
 )
 
 
@@ -423,7 +443,10 @@ def session_value(cookies: str, name: str) -> str | None:
     if name not in cookies:
         return ""
     pairs = [each.partition("=") for each in cookies.split(";")]
-    found = [value for each, _, value in pairs if each.strip() == name]
+    named = [(each, value) for each, _, value in pairs if each.strip() == name]
+    if any(each.strip(" \t") != name for each, _ in named):
+        return None  # to some, other white space is a part of the name
+    found = [value for _, value in named]
     if '"' in cookies:
         quoted = _COOKIE.findall(cookies)
         if found != [value for each, value in quoted if each.strip() == name]:
@@ -513,6 +536,8 @@ def _fields(facts: RequestFacts) -> list[Field] | None:
         return facts.long.fields
     media_type = facts.media_type
     if media_type == "application/x-www-form-urlencoded":
+        if facts.body.count(b"&") >= MOST_FIELDS:
+            return None
         return _pairs(facts.body.decode("utf-8", "surrogateescape"))
     if media_type == "multipart/form-data":
         return fields_of_multipart(facts.headers["content-type"], facts.body)

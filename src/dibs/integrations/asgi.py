@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import IO, Any, Unpack, cast
 
 from .. import AsyncDibs
-from .._http.bodies import PIECE, SHORT, BodyHash, LongBody
+from .._http.bodies import PIECE, SHORT, BodyHash, LongBody, Spool, SpooledSize
 from .._http.policy import (
     GuardKeywords,
     GuardOptions,
@@ -28,6 +28,8 @@ from .._http.policy import (
 from .._http.responses import Response
 from .._http.submission import (
     INCOMPLETE,
+    NO_ROOM,
+    TIMED_OUT,
     InvalidRequest,
     RequestFacts,
     RequestHeaders,
@@ -81,7 +83,7 @@ class DibsMiddleware:
 
     async def _guard(self, policy: Policy, scope: Scope, receive: Receive, send: Send) -> None:
         mark_guarded(scope)
-        body = RequestBody(receive)
+        body = RequestBody(receive, self._options.spool)
         try:
             submission = await self._submission(policy, scope, body)
             if body.is_disconnected or submission is None:
@@ -100,7 +102,7 @@ class DibsMiddleware:
         self, policy: Policy, scope: Scope, body: "RequestBody"
     ) -> Submission | InvalidRequest | None:
         headers, options = headers_of(scope), self._options
-        invalid = await body.read(headers, policy.body_limit)
+        invalid = await body.read(headers, policy)
         if invalid is not None:
             return invalid
         user = await resolved(options.user(scope)) if options.user is not None else None
@@ -116,7 +118,7 @@ class DibsMiddleware:
             address=client_address(scope),
             path_fields=policy.path_fields(method_of(scope), *paths_of(scope)),
         )
-        return submission_of(policy, facts, keys_of(policy, scope), options)
+        return await decided(policy, facts, keys_of(policy, scope), options)
 
     async def _close(self) -> None:
         """Close the AsyncDibs that was made from a URL. The application may start again."""
@@ -166,21 +168,30 @@ class RequestBody:
     """The whole body, as one message."""
     _file: IO[bytes] | None = None
     _hash: BodyHash | None = None
+    _has_no_room = False
     is_disconnected = False
     """True: the client has left before the end of the body."""
     long: LongBody | None = None
     """What is known of a body that is not held in memory."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, spool: Spool) -> None:
         self._receive = receive
+        self._spooled = SpooledSize(spool)
 
     @property
     def data(self) -> bytes:
         """The body, if it is short."""
         return b"" if self._first is None else self._first.get("body", b"")
 
-    async def read(self, headers: dict[str, str], limit: int) -> InvalidRequest | None:
-        """Read to the end. Returns what is wrong with the body: incomplete, or too long."""
+    async def read(self, headers: dict[str, str], policy: Policy) -> InvalidRequest | None:
+        """Read to the end. Returns what is wrong with the body: incomplete, too long, too slow."""
+        try:
+            async with asyncio.timeout(policy.body_seconds):
+                return await self._read(headers, policy.body_limit)
+        except TimeoutError:
+            return TIMED_OUT
+
+    async def _read(self, headers: dict[str, str], limit: int) -> InvalidRequest | None:
         message = await self._receive()
         if self._is_whole(message, limit):
             self._first = message
@@ -191,6 +202,8 @@ class RequestBody:
             message = await self._receive()
         if self._size > limit:
             return too_large(limit)
+        if self._has_no_room:
+            return NO_ROOM
         if self.is_disconnected:
             return INCOMPLETE
         await self._finish(buffer)
@@ -210,7 +223,9 @@ class RequestBody:
             return False
         piece = message.get("body", b"")
         self._size += len(piece)
-        if self._size <= limit:
+        if not self._spooled.grow(min(self._size, limit)):
+            self._has_no_room = True
+        elif self._size <= limit:
             buffer += piece
             await self._spool(buffer, headers)
         # A body that is too long is read nevertheless, up to twice the limit: a client that is
@@ -250,8 +265,18 @@ class RequestBody:
     def close(self) -> None:
         """Remove the file, if there is one."""
         file, self._file = self._file, None
+        self._spooled.close()
         if file is not None:
             file.close()
+
+
+async def decided(
+    policy: Policy, facts: RequestFacts, keys: list[str], options: GuardOptions[Any]
+) -> Submission | InvalidRequest | None:
+    """`submission_of`, beside the event loop if the body takes long to parse."""
+    if facts.is_long_to_parse:
+        return await asyncio.to_thread(submission_of, policy, facts, keys, options)
+    return submission_of(policy, facts, keys, options)
 
 
 def _move(buffer: bytearray, hashing: BodyHash, file: IO[bytes]) -> None:

@@ -64,6 +64,7 @@ from ._starlette_routes import (
     answer,
     check_routes_of,
     is_dependency,
+    mark_within,
     path_fields_of,
     policy_for,
     refused,
@@ -149,6 +150,8 @@ def guard(
 
     shown: Any = guarded
     shown.__signature__ = signature
+    if within is not None:
+        mark_within(shown)
     return shown
 
 
@@ -293,6 +296,11 @@ def _guard_of(request: Request) -> "_RequestGuard":
     return guard
 
 
+async def known_response(request: Request) -> Response | None:
+    """The response to a request whose key was used before; None: it is new."""
+    return await _guard_of(request).known_response(request)
+
+
 def leases_of(request: Request) -> RequestLeases:
     """The leases of this request. UsageError: `install` was not called."""
     return _guard_of(request).leases(request)
@@ -433,6 +441,24 @@ class _RequestGuard:
         self._end_of(request).recorder = self._recorder
         return None
 
+    async def known_response(self, request: Request) -> Response | None:
+        """The response to a request whose key was used before; None: it is new.
+
+        For what would refuse it before its endpoint, and the guard of that, are called.
+        """
+        policy = policy_for(request.scope)
+        if policy is None or policy.key == "never":
+            return None
+        name = f"{request.method} {route_of(request)}"
+        submission = await self._submission(policy, request, name)
+        if submission is None or isinstance(submission, InvalidRequest) or not submission.by_client:
+            return None
+        outcome = await claim_request(self._middleware.dibs, policy, name, submission)
+        if isinstance(outcome, Response):
+            return outcome
+        await outcome.end("released")
+        return None
+
     async def run_within(
         self, within: _Within, args: Any, kwargs: Any
     ) -> tuple[Response | None, Any]:
@@ -515,6 +541,8 @@ class _RequestGuard:
             message = await receive()
             self._size += len(message.get("body", b""))
             return message
+        if not self._size:  # before its first piece it costs nothing
+            return await self._limited(policy, receive)
         if self._until is None:
             self._until = asyncio.get_running_loop().time() + policy.body_seconds
         try:

@@ -41,7 +41,7 @@ class DibsError(Exception):
         return f"{type(self).__name__}({str(self)!r})"
 
 
-class _KeyError(DibsError):
+class _ErrorAboutKey(DibsError):
     """An error about one key. `args` and `vars` have its name in place of it.
 
     Reporters of errors send them, result backends store them. A copy has the key all the same.
@@ -60,7 +60,7 @@ class _KeyError(DibsError):
         return type(self), (self.key, *self.args[1:]), vars(self)
 
 
-class Busy(_KeyError):
+class Busy(_ErrorAboutKey):
     """Another holder has the key, or it was called too often.
 
     Attributes:
@@ -113,7 +113,7 @@ class Busy(_KeyError):
         return f"{self.name} is held{by}"
 
 
-class Duplicate(_KeyError):
+class Duplicate(_ErrorAboutKey):
     """It was submitted before.
 
     Attributes:
@@ -154,7 +154,7 @@ class Duplicate(_KeyError):
         return f"{self.name} {was}; try again in {duration_text(self.retry_after)}"
 
 
-class Mismatch(_KeyError):
+class Mismatch(_ErrorAboutKey):
     """The key was used before with another payload: an error of the caller.
 
     Attributes:
@@ -169,7 +169,7 @@ class Mismatch(_KeyError):
         return f"{self.name} was used before with another payload; use a new key"
 
 
-class LeaseLost(_KeyError):
+class LeaseLost(_ErrorAboutKey):
     """You do not hold the lease: it expired or was taken over, so stop writing; or it was released.
 
     Attributes:

@@ -454,7 +454,10 @@ def match_policy(policies: tuple[Policy, ...], method: str, *paths: str) -> Poli
 
     *paths*: as the application sees it and, where the server removes a prefix, with that prefix.
     """
-    paths = tuple([canonical_path(path) for path in paths])
+    for path in paths:
+        if path[:2] == "//" or not path.isprintable():
+            paths = tuple(map(canonical_path, paths))
+            break
     for policy in policies:
         if policy.covers(method, *paths):
             return policy

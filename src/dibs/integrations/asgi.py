@@ -116,7 +116,7 @@ class DibsMiddleware:
             long=body.long,
             user=user,
             address=client_address(scope),
-            path_fields=policy.path_fields(method_of(scope), *paths_of(scope)),
+            path_fields=_path_fields(policy, scope) if "{" in policy.route else {},
         )
         return await decided(policy, facts, keys_of(policy, scope), options)
 
@@ -168,6 +168,7 @@ class RequestBody:
     """The whole body, as one message."""
     _file: IO[bytes] | None = None
     _hash: BodyHash | None = None
+    _spooled: SpooledSize | None = None
     _has_no_room = False
     is_disconnected = False
     """True: the client has left before the end of the body."""
@@ -176,7 +177,7 @@ class RequestBody:
 
     def __init__(self, receive: Receive, spool: Spool) -> None:
         self._receive = receive
-        self._spooled = SpooledSize(spool)
+        self._spool_of = spool
 
     @property
     def data(self) -> bytes:
@@ -185,17 +186,19 @@ class RequestBody:
 
     async def read(self, headers: dict[str, str], policy: Policy) -> InvalidRequest | None:
         """Read to the end. Returns what is wrong with the body: incomplete, too long, too slow."""
-        try:
+        message = await self._receive()
+        if self._is_whole(message, policy.body_limit):
+            self._first = message
+            return None
+        try:  # from its first piece: before that it costs nothing
             async with asyncio.timeout(policy.body_seconds):
-                return await self._read(headers, policy.body_limit)
+                return await self._read(message, headers, policy.body_limit)
         except TimeoutError:
             return TIMED_OUT
 
-    async def _read(self, headers: dict[str, str], limit: int) -> InvalidRequest | None:
-        message = await self._receive()
-        if self._is_whole(message, limit):
-            self._first = message
-            return None
+    async def _read(
+        self, message: Message, headers: dict[str, str], limit: int
+    ) -> InvalidRequest | None:
         # One buffer for all messages: a client may send as many small ones as it likes.
         buffer = bytearray()
         while await self._take(message, buffer, headers, limit):
@@ -223,7 +226,7 @@ class RequestBody:
             return False
         piece = message.get("body", b"")
         self._size += len(piece)
-        if not self._spooled.grow(min(self._size, limit)):
+        if self._size > SHORT and not self._grow(min(self._size, limit)):
             self._has_no_room = True
         elif self._size <= limit:
             buffer += piece
@@ -231,6 +234,12 @@ class RequestBody:
         # A body that is too long is read nevertheless, up to twice the limit: a client that is
         # answered while it sends would lose its connection, and the response with it.
         return bool(message.get("more_body")) and self._size <= 2 * limit
+
+    def _grow(self, size: int) -> bool:
+        """False: there is no room for a body of *size*."""
+        if self._spooled is None:
+            self._spooled = SpooledSize(self._spool_of)
+        return self._spooled.grow(size)
 
     async def _spool(self, buffer: bytearray, headers: dict[str, str]) -> None:
         """Move *buffer* to a file, if the body is long."""
@@ -265,7 +274,8 @@ class RequestBody:
     def close(self) -> None:
         """Remove the file, if there is one."""
         file, self._file = self._file, None
-        self._spooled.close()
+        if self._spooled is not None:
+            self._spooled.close()
         if file is not None:
             file.close()
 
@@ -307,6 +317,11 @@ def mount_of(scope: Scope) -> str:
     if "app_root_path" not in scope:
         return ""
     return inner_path(str(scope.get("root_path", "")), scope["app_root_path"])
+
+
+def _path_fields(policy: Policy, scope: Scope) -> dict[str, str]:
+    """The values of the `{fields}` of the route."""
+    return policy.path_fields(method_of(scope), *paths_of(scope))
 
 
 def method_of(scope: Scope) -> str:

@@ -541,6 +541,8 @@ class _RequestGuard:
             message = await receive()
             self._size += len(message.get("body", b""))
             return message
+        if not self._size:  # before its first piece it costs nothing
+            return await self._limited(policy, receive)
         if self._until is None:
             self._until = asyncio.get_running_loop().time() + policy.body_seconds
         try:

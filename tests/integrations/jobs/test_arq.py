@@ -312,5 +312,5 @@ async def test_a_job_of_arq_that_enqueues_itself_runs_again(
     """After its end, with the key that it has kept."""
     async with opened(broker) as (app, pool):
         await enqueue_job(pool, app.pages, key, 3)
-        await aeventually(lambda: control.pages(key) == [3, 2, 1, 0])
+        await aeventually(lambda: control.pages(key) == [3, 2, 1, 0], within=60)
         await aeventually(lambda: not control.client.exists(f"unique:pages:{key}"))

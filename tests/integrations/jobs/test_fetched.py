@@ -185,12 +185,12 @@ def test_a_worker_of_celery_that_is_killed_frees_what_it_had_fetched(
     names = [f"{key}-{number}" for number in range(3)]
     first = [send(name, countdown) for name, countdown in zip(names, (0, 0, 600), strict=True)]
     for name in names:
-        eventually(lambda name=name: worker_of(celery_jobs.dibs, f"work:{name}"))
+        eventually(lambda name=name: worker_of(celery_jobs.dibs, f"work:{name}"), within=60)
     assert [send(name).id for name in names] == [each.id for each in first]
     assert 600 < celery_jobs.dibs.peek(f"work:{names[2]}").remaining <= 660
     worker.kill()
     for name, before in zip(names, first, strict=True):
-        eventually(lambda name=name, before=before: send(name).id != before.id)
+        eventually(lambda name=name, before=before: send(name).id != before.id, within=60)
     start_worker(*CELERY)
     for name in names:
         assert control.started(name).id != ""
@@ -226,11 +226,11 @@ def test_a_worker_of_dramatiq_that_is_killed_frees_what_it_had_fetched(
     names = [f"{key}-{number}" for number in range(2)]
     first = [send(name, delay) for name, delay in zip(names, (None, 600_000), strict=True)]
     for name in names:
-        eventually(lambda name=name: worker_of(dramatiq_jobs.dibs, f"work:{name}"))
+        eventually(lambda name=name: worker_of(dramatiq_jobs.dibs, f"work:{name}"), within=60)
     assert [send(name) for name in names] == first
     worker.kill()
     for name, before in zip(names, first, strict=True):
-        eventually(lambda name=name, before=before: send(name) != before)
+        eventually(lambda name=name, before=before: send(name) != before, within=60)
     start_worker(*DRAMATIQ)
     control.send(key)
     for name, before in zip(names, first, strict=True):
@@ -268,11 +268,11 @@ async def test_a_worker_of_taskiq_that_is_killed_frees_what_it_had_fetched(
     names = [f"{key}-{number}" for number in range(2)]
     first = [await send(name) for name in names]
     for name in names:
-        await aeventually(lambda name=name: is_fetched(name))
+        await aeventually(lambda name=name: is_fetched(name), within=60)
     assert [await send(name) for name in names] == first
     await asyncio.to_thread(worker.kill)
     for name, before in zip(names, first, strict=True):
-        await aeventually(lambda name=name, before=before: is_replaced(name, before))
+        await aeventually(lambda name=name, before=before: is_replaced(name, before), within=60)
     await app.broker.shutdown()
     await app.broker.connection_pool.disconnect()
     await app.broker.result_backend.redis_pool.disconnect()

@@ -364,5 +364,5 @@ async def test_a_task_of_taskiq_that_sends_itself_runs_again(
     """After its end, with the key that it has kept."""
     async with opened(broker) as app:
         await app.pages.kiq(key, 3)
-        await aeventually(lambda: control.pages(key) == [3, 2, 1, 0])
+        await aeventually(lambda: control.pages(key) == [3, 2, 1, 0], within=60)
         await aeventually(lambda: not control.client.exists(f"unique:pages:{key}"))

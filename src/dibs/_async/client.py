@@ -12,11 +12,13 @@ from typing import (
     Literal,
     NoReturn,
     ParamSpec,
+    Self,
     TypeVar,
     Unpack,
     overload,
 )
 
+from .. import errors
 from .._core.connection import DEFAULT_BUDGET, Limits
 from .._core.keys import (
     OnBusy,
@@ -69,7 +71,7 @@ from .leases import AsyncLeases, peek
 from .scheduled import AsyncScheduledFunction, AsyncScheduler, register
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, AsyncStore
-from .throttle import ThrottleCall, throttle, throttled
+from .throttle import ThrottleCall, throttle, throttle_or_raise, throttled
 from .unit import after_commit, check_until, take
 from .within import AsyncWithin
 
@@ -99,6 +101,15 @@ class AsyncDibs(AsyncCaching):
         on_outage: "open" proceeds unguarded, "closed" raises Unavailable.
         listeners: Callables that are called with every `Event`.
     """
+
+    # As drivers of databases have them: a client called `dibs` hides the module of that name.
+    Busy = errors.Busy
+    DibsError = errors.DibsError
+    Duplicate = errors.Duplicate
+    LeaseLost = errors.LeaseLost
+    Mismatch = errors.Mismatch
+    Unavailable = errors.Unavailable
+    UsageError = errors.UsageError
 
     def __init__(
         self,
@@ -274,9 +285,9 @@ class AsyncDibs(AsyncCaching):
     # ---- throttle
 
     @takes(ThrottleKeywords, ThrottleOptions)
-    async def throttle(
+    def throttle(
         self, key: str, *, name: str | None = None, **options: Unpack[ThrottleKeywords]
-    ) -> None:
+    ) -> Coroutine[Any, Any, None]:
         """Count a call of *key*: *limit* calls each *per*, with a burst.
 
         Args:
@@ -291,9 +302,7 @@ class AsyncDibs(AsyncCaching):
         """
         chosen = self._throttle_options(options)
         call = ThrottleCall(expand(self._settings.namespace, key), key, name, chosen)
-        outcome = await throttle(self._leases, call)
-        if not outcome.passed:
-            raise call.busy(outcome)
+        return must_await(throttle_or_raise(self._leases, call))
 
     async def _throttle(self, key: str, name: str, options: ThrottleKeywords) -> Throttling:
         """Count a call for an integration, which reports to its clients how many calls are left."""
@@ -627,7 +636,7 @@ class AsyncDibs(AsyncCaching):
         self._leases.waiters.wake_all()
         await self._store.leave()
 
-    async def __aenter__(self) -> "AsyncDibs":
+    async def __aenter__(self) -> Self:
         if self._store.is_closed:
             raise UsageError(CLOSED)
         return self

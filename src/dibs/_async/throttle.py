@@ -71,6 +71,13 @@ async def throttle(leases: AsyncLeases, call: ThrottleCall) -> Throttling:
     return outcome
 
 
+async def throttle_or_raise(leases: AsyncLeases, call: ThrottleCall) -> None:
+    """Count a call. Busy: one too many."""
+    outcome = await throttle(leases, call)
+    if not outcome.passed:
+        raise call.busy(outcome)
+
+
 def throttled(
     function: Callable[P, Coroutine[Any, Any, T]],
     leases: AsyncLeases,

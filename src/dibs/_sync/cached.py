@@ -22,7 +22,7 @@ from .._core.cache import (
 from .._core.keys import Template, check_fields, check_ignored, expand, fields_of, public_name
 from .._core.options import CacheKeywords, CacheOptions, Remembered, Settings, takes, template_first
 from .._core.shapes import returned_type, returned_values_type
-from .._threads import check_function, mark_coroutine
+from .._threads import check_function, mark_coroutine, must_await
 from ..errors import DibsError, UsageError
 from .cache import Cache
 
@@ -87,8 +87,10 @@ class Cached(Generic[P, T]):
             False if Redis is unavailable; it is deleted when Redis is available again.
         """
         if self._lacks_class(args):
-            return self._cache.invalidate(self._request_without_class(args, kwargs).keys)
-        return self._cache.invalidate(self._request(args, kwargs).keys)
+            keys = self._request_without_class(args, kwargs).keys
+        else:
+            keys = self._request(args, kwargs).keys
+        return must_await(self._cache.invalidate(keys))
 
     def refresh(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Load the value now, and return it; meanwhile other callers read the old one."""
@@ -98,7 +100,7 @@ class Cached(Generic[P, T]):
 
     def peek(self, *args: P.args, **kwargs: P.kwargs) -> Found[T] | None:
         """Return what is stored, fresh or stale, with its age, or None. Never loads."""
-        return self._cache.peek(self._request(args, kwargs).keys)
+        return must_await(self._cache.peek(self._request(args, kwargs).keys))
 
     def set(self, *args: Any, value: T, **kwargs: Any) -> bool:
         """Store *value* for these arguments, as if it had just been loaded.
@@ -111,7 +113,7 @@ class Cached(Generic[P, T]):
         """
         if "value" in inspect.signature(self._function).parameters:
             raise UsageError("this function has a parameter named value: it has no set")
-        return self._cache.put(self._request(args, kwargs).keys, value)
+        return must_await(self._cache.put(self._request(args, kwargs).keys, value))
 
     def __get__(self, instance: object, owner: type | None = None) -> "Cached[..., T]":
         """A method's cache: `self` is an argument like any other, and so is a class."""
@@ -192,7 +194,9 @@ class CachedMany(Generic[P, T]):
 
     def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Delete the values of these items, as `invalidate` does; all, whatever one raises."""
-        many = self._request((*self._bound, *args), kwargs)
+        return must_await(self._invalidate(self._request((*self._bound, *args), kwargs)))
+
+    def _invalidate(self, many: ManyRequest) -> bool:
         done, failed = True, None
         for keys in many.keys.values():
             try:
@@ -378,7 +382,8 @@ class Caching:
         space, called = self._settings.namespace, public_name(key) if name is None else name
         data = expand(space, key)
         lock = load_lock_key(space, data) if lock_key is None else expand(space, lock_key)
-        return self._cache.delete(data, lock, called, DAY, self._settings.on_outage)
+        policy = self._settings.on_outage
+        return must_await(self._cache.delete(data, lock, called, DAY, policy))
 
     def invalidate_tag(self, tag: str) -> bool:
         """Invalidate every value that has *tag*, in all processes, by one command.
@@ -387,4 +392,4 @@ class Caching:
             False if Redis is unavailable; it is done when Redis is available again.
         """
         key = tag_key(self._settings.namespace, tag)
-        return self._cache.invalidate_tag(key, self._settings.on_outage)
+        return must_await(self._cache.invalidate_tag(key, self._settings.on_outage))

@@ -13,11 +13,13 @@ from typing import (
     Literal,
     NoReturn,
     ParamSpec,
+    Self,
     TypeVar,
     Unpack,
     overload,
 )
 
+from .. import errors
 from .._core.connection import DEFAULT_BUDGET, Limits
 from .._core.keys import (
     OnBusy,
@@ -70,7 +72,7 @@ from .leases import Leases, peek
 from .scheduled import ScheduledFunction, Scheduler, register
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, Store
-from .throttle import ThrottleCall, throttle, throttled
+from .throttle import ThrottleCall, throttle, throttle_or_raise, throttled
 from .unit import after_commit, check_until, take
 from .within import Within
 
@@ -100,6 +102,15 @@ class Dibs(Caching):
         on_outage: "open" proceeds unguarded, "closed" raises Unavailable.
         listeners: Callables that are called with every `Event`.
     """
+
+    # As drivers of databases have them: a client called `dibs` hides the module of that name.
+    Busy = errors.Busy
+    DibsError = errors.DibsError
+    Duplicate = errors.Duplicate
+    LeaseLost = errors.LeaseLost
+    Mismatch = errors.Mismatch
+    Unavailable = errors.Unavailable
+    UsageError = errors.UsageError
 
     def __init__(
         self,
@@ -292,9 +303,7 @@ class Dibs(Caching):
         """
         chosen = self._throttle_options(options)
         call = ThrottleCall(expand(self._settings.namespace, key), key, name, chosen)
-        outcome = throttle(self._leases, call)
-        if not outcome.passed:
-            raise call.busy(outcome)
+        return must_await(throttle_or_raise(self._leases, call))
 
     def _throttle(self, key: str, name: str, options: ThrottleKeywords) -> Throttling:
         """Count a call for an integration, which reports to its clients how many calls are left."""
@@ -628,7 +637,7 @@ class Dibs(Caching):
         self._leases.waiters.wake_all()
         self._store.leave()
 
-    def __enter__(self) -> "Dibs":
+    def __enter__(self) -> Self:
         if self._store.is_closed:
             raise UsageError(CLOSED)
         return self

@@ -72,6 +72,13 @@ def throttle(leases: Leases, call: ThrottleCall) -> Throttling:
     return outcome
 
 
+def throttle_or_raise(leases: Leases, call: ThrottleCall) -> None:
+    """Count a call. Busy: one too many."""
+    outcome = throttle(leases, call)
+    if not outcome.passed:
+        raise call.busy(outcome)
+
+
 def throttled(
     function: Callable[P, T],
     leases: Leases,

@@ -3,12 +3,14 @@
 
 PYTHON ?= python3
 PORT ?= 8000
-# Tests wait more than they work: four processes for each core, on a machine with two.
-WORKERS ?= 8
+# Tests wait more than they work: several processes for each core that make may use.
+WORKERS ?= auto
 ARGS :=
 # The generated half sends what the other half sends: each runs on one engine, on that which can do
 # most and on the oldest. some-conditions has others; test-conditions has all engines for all tests.
 ENGINES := --engine valkey --sync-engine redis6
+# tests/conftest.py says what is in a part: usual, long, pages. Empty: all.
+PART := --part usual
 VENV := .venv
 PINS := requirements/dev.txt
 PYTHONS := 3.11 3.12 3.13 3.14
@@ -36,7 +38,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Or it would ask the network whether there is a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help setup run docs quick map test all-tests check lint types pytest some-conditions test-conditions redis-oldest redis-newest \
+.PHONY: help setup run docs quick map test all-tests check lint types pytest test-long test-pages test-slow some-conditions test-conditions redis-oldest redis-newest \
 	on-redis-oldest on-redis-newest test-all test-topologies test-alerts test-line-bots line-rules test-frameworks test-newest mutants simulate bench benchmarks verdicts \
 	generate dashboard pins clean dist build-dist try-release release upload
 
@@ -63,7 +65,7 @@ map: setup ## every test, remembering what it reaches: then `make quick` chooses
 	@$(UNDER) $(ENGINES) --map $(ARGS)
 
 # The types are checked while the first tests wait. With ARGS only a few tests are of interest.
-test: lint ## check, and every test; ARGS="-k lease" goes to pytest
+test: lint ## check, and the tests but those of test-long and test-pages; ARGS="-k lease" goes to pytest
 	@$(MAKE) --no-print-directory -j2 types $(if $(ARGS),pytest,all-tests)
 
 all-tests: pytest
@@ -81,7 +83,16 @@ types: setup
 	@$(BIN)/pyright --project .
 
 pytest: setup
-	@$(UNDER) $(or $(ARGS),$(ENGINES))
+	@$(UNDER) $(or $(ARGS),$(ENGINES) $(PART))
+
+test-long: ## what takes long: more seeds and explorations, the site, lists of sentences, mutants
+	@$(MAKE) --no-print-directory pytest PART="--part long"
+
+test-slow: setup ## the tests of `make test` on one core with busy neighbours, and what they cost; ARGS=tests/races
+	@$(BIN)/python -m tests.slow_machine $(UNDER) $(or $(ARGS),$(ENGINES) $(PART))
+
+test-pages: ## pages in a browser (`apt install chromium`)
+	@$(MAKE) --no-print-directory pytest PART="--part pages"
 
 # What belongs to every run: conditions that have found defects, for the tests that every caller
 # depends on. A busy process: tests/races/test_no_false_outages.py. All of it: test-conditions.
@@ -127,7 +138,7 @@ test-all: $(UV) ## every test on each installed Python among 3.11 to 3.14
 	for version in $(PYTHONS); do \
 		if python=$$(PATH="$$path" $(UV) python find --system $$version 2>/dev/null); then \
 			echo "== Python $$version"; \
-			$(MAKE) --no-print-directory pytest VENV=.venv-$$version PYTHON="$$python" \
+			$(MAKE) --no-print-directory pytest PART= VENV=.venv-$$version PYTHON="$$python" \
 				|| failed="$$failed $$version"; \
 		else \
 			echo "== Python $$version is not installed: not tested"; \

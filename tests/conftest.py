@@ -42,7 +42,8 @@ from tests import fork_server
 from tests.apps.postgres import Postgres
 from tests.conditions import CONDITIONS, Conditions, chosen_engines, main_engine, stand_in
 from tests.reach import Map, pytest_runtest_call  # noqa: F401 - a hook
-from tests.workers import pytest_runtestloop  # noqa: F401 - a hook
+from tests.workers import pytest_runtestloop as pytest_runtestloop
+from tests.workers import worker_count
 
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("ci")
@@ -50,6 +51,11 @@ hypothesis.settings.load_profile("ci")
 Servers = Callable[[Engine], Server]
 Spawn = Callable[..., Child]
 ASKED = pytest.StashKey[Conditions]()
+PARTS = {
+    "usual": "what `make test` has: neither long nor in a browser",
+    "long": "what is marked as long",
+    "pages": "pages in a browser",
+}
 MUCH = pytest.StashKey[bool]()  # there is much to look through for garbage
 MAIN = main_engine()
 OURS: Engine = MAIN if OWN in os.environ else "valkey"  # that we can start
@@ -305,12 +311,22 @@ async def _nothing_left() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what was not chosen, or a condition cannot concern."""
+    if parts := config.getoption("--part"):
+        kept = [item for item in items if _part_of(item) in parts]
+        config.hook.pytest_deselected(items=[item for item in items if _part_of(item) not in parts])
+        items[:] = kept
     if chosen := config.getoption("--chosen"):
         items[:] = _chosen(items, Path(chosen).read_text("utf-8").splitlines())
     if config.stash[ASKED].only_async:
         kept = [item for item in items if _coroutine_of(getattr(item, "obj", None))]
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = kept
+
+
+def _part_of(item: pytest.Item) -> str:
+    if item.get_closest_marker("long"):
+        return "long"
+    return "pages" if "browser" in getattr(item, "fixturenames", ()) else "usual"
 
 
 def _chosen(items: list[pytest.Item], names: list[str]) -> list[pytest.Item]:
@@ -335,7 +351,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     meanings = ", ".join(f"{name}: {meaning}" for name, meaning in CONDITIONS.items())
     group.addoption("--condition", action="append", default=[], choices=CONDITIONS, help=meanings)
     group.addoption("--engine", action="append", default=[], choices=ENGINES, help="only on it")
-    group.addoption("--workers", type=int, default=0, help="run the tests in so many forks")
+    workers = "run the tests in so many forks, or as many as the cores can feed"
+    group.addoption("--workers", type=worker_count, default=0, metavar="N|auto", help=workers)
+    parts = "; ".join(f"{name}: {meaning}" for name, meaning in PARTS.items())
+    group.addoption("--part", action="append", default=[], choices=PARTS, help=parts)
     group.addoption("--for-seconds", type=float, help="begin no test later; with --workers")
     ids = "of the tests, only these: a file with ids, of which some may be gone, or modules"
     group.addoption("--chosen", metavar="FILE", help=ids)
@@ -346,6 +365,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: not in `make test`, but in `make test-long`")
     config.addinivalue_line("markers", "only_on(*platforms): not for any other sys.platform")
     config.stash[ASKED] = Conditions(config.getoption("--condition"))
     config.pluginmanager.register(Map())

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.reach import REACH, ROOT
-from tests.workers import DURATIONS, UNKNOWN
+from tests.workers import DURATIONS, UNKNOWN, worker_count
 
 CACHE = ROOT / ".pytest_cache" / "v"
 HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@")
@@ -50,7 +50,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="the tests that reach what was changed")
     parser.add_argument("--against", default="HEAD", help="the commit to compare with")
     parser.add_argument("--seconds", type=float, default=40, help="how long tests may run")
-    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--workers", type=worker_count, default=4)
     parser.add_argument("--list", action="store_true", help="only print which tests it would run")
     options = parser.parse_args()
     changed = changes(options.against)

@@ -251,3 +251,14 @@ def test_no_file_may_use_private_names_of_others_everywhere() -> None:
     """An exception from that rule is made for a line, not for a whole file."""
     for path in (SRC / "integrations").glob("*.py"):
         assert "reportPrivateUsage=false" not in path.read_text(), path
+
+
+def test_replies_are_read_in_one_place() -> None:
+    """No verb calls a reader itself: what a reader raises would come out of the verb."""
+    total = {"read_versions", "read_begun", "read_validity", "read_record", "read_watch"}
+    for path in (SRC / "_async").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                name = node.func.id
+                is_reader = name.startswith("read_") and name not in total
+                assert not is_reader, f"{path.name}:{node.lineno}: {name}"

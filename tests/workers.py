@@ -1,4 +1,4 @@
-"""`--workers N`: the tests are collected once, and N forks of this process run them.
+"""`--workers N|auto`: the tests are collected once, and N forks of this process run them.
 
 pytest-xdist starts N processes, and each imports and collects everything: 25 CPU seconds for each.
 A worker takes one module after the other, those that last longest first; when all are taken, half
@@ -29,6 +29,18 @@ from tests import fork_server
 DURATIONS = "dibs/durations"
 UNKNOWN = 0.2
 """Seconds that a test may last that has never run."""
+FOR_EACH_CORE = 3
+"""Tests wait more than they work; but each worker starts servers of its own."""
+MOST_WORKERS = 16
+
+
+def worker_count(text: str) -> int:
+    """How many *text* says; auto: what the cores can feed that this process may use."""
+    if text != "auto":
+        return int(text)
+    is_known = hasattr(os, "sched_getaffinity")  # not on macOS
+    cores = len(os.sched_getaffinity(0)) if is_known else os.cpu_count() or 1
+    return min(FOR_EACH_CORE * cores, MOST_WORKERS)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -4,7 +4,9 @@ import datetime
 import decimal
 import enum
 import sys
+import tracemalloc
 import uuid
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -215,3 +217,32 @@ def test_the_short_cut_answers_as_the_long_way(name: str, value: Any) -> None:
         return data, codec.decode(data)
 
     assert attempt(codec.pack) == attempt(the_long_way)
+
+
+@pytest.mark.parametrize("name", ["json+zlib", "bytes+zlib:1"])
+def test_a_compressed_value_is_read_up_to_a_limit(name: str) -> None:
+    """A writer of half a megabyte must not fill the memory; it is a miss like other bytes."""
+    codec, most = make_codec(name, None), 64 if name == "json+zlib" else 1
+    assert codec.name == name.partition(":")[0]
+    whole = zlib.compress(b'"' + b"x" * (most * 1024 * 1024 - 2) + b'"')
+    assert len(codec.decode(whole)) >= most * 1024 * 1024 - 2
+    tracemalloc.start()
+    for bomb in (zlib.compress(b"0" * (most * 1024 * 1024 + 1)), whole[:-9]):
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        with pytest.raises(ValueError, match="too long"):
+            codec.decode(bomb)
+        assert tracemalloc.get_traced_memory()[1] - before < 3 * most * 1024 * 1024
+    tracemalloc.stop()
+
+
+def test_a_value_that_could_not_be_read_again_is_not_compressed() -> None:
+    """It says how to keep it all the same."""
+    value = b"x" * (1024 * 1024 + 1)
+    with pytest.raises(UsageError, match=r"bytes\+zlib:2"):
+        make_codec("bytes+zlib:1", None).encode(value)
+    codec = make_codec("bytes+zlib:2", None)
+    assert codec.decode(codec.encode(value)) == value
+    for wrong in ("json+zlib:", "json+zlib:0", "json+zlib:1MB", "json+gzip"):
+        with pytest.raises(UsageError):
+            make_codec(wrong, None)

@@ -40,7 +40,7 @@ from dibs._core.once import (
     write_request,
 )
 from dibs._core.options import HoldOptions, Settings
-from dibs._core.request import ErrorReply
+from dibs._core.request import ErrorReply, OddReply
 
 from .engines import ENGINES
 
@@ -256,7 +256,17 @@ def test_the_usual_write_is_a_compare_and_set(engine: Engine) -> None:
 def test_what_a_write_has_met(reply: Any, met: Met) -> None:
     """By compare-and-set the old value, by script a number."""
     record = ClaimRecord(CLAIM, b"{}", 7000)
-    assert read_write(record, record.value("result"), reply) == met
+    assert read_write(RecordWrite("result"), record, record.value("result"), reply) == met
+
+
+@pytest.mark.parametrize("reply", [None, -2, [], "OK"])
+def test_a_free_key_is_not_written_again_and_again(reply: Any) -> None:
+    """The script names the clock of the server; what does not is no answer of it."""
+    record = ClaimRecord(CLAIM, b"{}", 7000)
+    forced = RecordWrite("done", None, True)
+    for write in (RecordWrite("result", 0), RecordWrite("result", 5), forced):
+        with pytest.raises(OddReply):
+            read_write(write, record, record.value("result"), reply)
 
 
 def test_which_refusals_a_smaller_write_may_help() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dibs import UsageError
 from dibs._core.keys import companion_key
 from dibs._core.options import Settings
+from dibs._core.request import OddReply
 from dibs._core.schedule import (
     GRACE_MS,
     KEPT_MS,
@@ -266,7 +267,8 @@ def test_what_the_store_knows_of_a_schedule_is_read() -> None:
     assert read_look([b"%d a" % NOON, NOON + 5], int) == Look(NOON, NOON + 5)
     assert read_look([None, NOON], int) == Look(None, NOON)
     assert read_look([b"%d a" % (NOON + 2 * HOUR), NOON], int) == Look(None, NOON)
-    assert read_look(None, int) is None
+    with pytest.raises(OddReply):
+        read_look(None, int)
 
 
 def test_a_record_of_a_wrong_clock_is_not_believed() -> None:

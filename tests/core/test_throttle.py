@@ -2,8 +2,8 @@
 
 import pytest
 
-from dibs import UsageError
 from dibs._core.options import Settings
+from dibs._core.request import OddReply
 from dibs._core.throttle import ThrottleOptions, Throttling, read_throttle, throttle_request
 from dibs._http.throttle import Throttle
 
@@ -33,7 +33,7 @@ def test_replies_are_read() -> None:
     """Counted, refused; anything else is an error."""
     assert read_throttle([1, 4, 12_000_000]) == Throttling(passed=True, left=4, reset=12.0)
     assert read_throttle([0, 0, 500_000]) == Throttling(passed=False, left=0, reset=0.5)
-    with pytest.raises(UsageError):
+    with pytest.raises(OddReply):
         read_throttle(b"OK")
 
 

@@ -489,6 +489,7 @@ def test_a_claim_is_recorded_once(dibs: Dibs, engine: Any) -> None:
         claim.within(None)
 
 
+@pytest.mark.long
 def test_both_type_checkers_read_the_typed_examples() -> None:
     """mypy --strict, with the bound argument; pyright reads the same files in `make check`."""
     folder = Path(__file__).parents[1] / "typing"

@@ -11,7 +11,11 @@ from tests.apps.browser import CONTRAST, TIMEOUT, launched
 from tests.docs.site import ROOT, Page, pages, served
 from tools.docsite import navigation
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.only_on("linux", "darwin")]
+pytestmark = [
+    pytest.mark.long,  # the site is built
+    pytest.mark.timeout(600),
+    pytest.mark.only_on("linux", "darwin"),
+]
 
 
 @pytest.fixture(scope="module")

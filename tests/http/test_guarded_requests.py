@@ -38,11 +38,12 @@ class Work:
     def __init__(self) -> None:
         self.calls: list[str] = []
 
-    async def commit(self) -> None:
+    async def commit(self, *, effects: bool) -> None:
+        assert not effects, "dependencies end before what waits for the commit"
         self.calls.append("commit")
 
-    async def roll_back(self, error: BaseException) -> None:
-        assert isinstance(error, NotFinal)
+    async def roll_back(self, error: BaseException, *, effects: bool) -> None:
+        assert isinstance(error, NotFinal) and not effects
         self.calls.append("roll back")
 
 

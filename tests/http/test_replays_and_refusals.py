@@ -15,6 +15,10 @@ from dibs._http.responses import Response, readable
 from dibs._http.submission import InvalidRequest
 
 
+def decoded(stored: Response, accept_encoding: str | None) -> Response | None:
+    return readable(stored, accept_encoding, 1_000_000)
+
+
 def refused(error: Any, *, by_client: bool = False, **options: Any) -> tuple[Response, Any]:
     answer = refusal_response(Policy(window=60, **options), error, by_client=by_client)
     body = json.loads(answer.body)
@@ -133,16 +137,16 @@ def test_what_cannot_be_unpacked_is_not_sent() -> None:
     """Brotli has no place in the standard library; a body that is not what it says has none."""
     vary = ("vary", "Origin, Accept-Encoding")
     plain = Response(200, (("content-encoding", "identity"), vary), b"x")
-    assert readable(plain, None) == plain
+    assert decoded(plain, None) == plain
     for coding, body in (("gzip", gzip.compress(b"x")), ("deflate", zlib.compress(b"x"))):
-        found = readable(Response(200, (("content-encoding", coding), vary), body), None)
+        found = decoded(Response(200, (("content-encoding", coding), vary), body), None)
         assert found == Response(200, (vary,), b"x")
     for coding in ("br", "zstd", "gzip, br", "gzip"):
         kept = Response(200, (("content-encoding", coding), vary), b"unreadable")
-        assert readable(kept, None) is None and readable(kept, "identity") is None
-        assert readable(kept, coding) == kept or "," in coding
+        assert decoded(kept, None) is None and decoded(kept, "identity") is None
+        assert decoded(kept, coding) == kept or "," in coding
         chosen_by_nobody = Response(200, (("content-encoding", coding),), b"unreadable")
-        assert readable(chosen_by_nobody, None) == chosen_by_nobody
+        assert decoded(chosen_by_nobody, None) == chosen_by_nobody
 
 
 def test_every_member_of_a_gzip_body_is_decompressed() -> None:
@@ -150,10 +154,10 @@ def test_every_member_of_a_gzip_body_is_decompressed() -> None:
     gzipped = ("content-encoding", "gzip")
     body = gzip.compress(b"one, ") + gzip.compress(b"two")
     for whole in (body, body + bytes(8)):
-        assert readable(Response(200, (gzipped,), whole), "identity") == Response(
+        assert decoded(Response(200, (gzipped,), whole), "identity") == Response(
             200, (), b"one, two"
         )
-    assert readable(Response(200, (gzipped,), body[:-4]), "identity") is None
+    assert decoded(Response(200, (gzipped,), body[:-4]), "identity") is None
 
 
 @pytest.mark.parametrize(
@@ -169,4 +173,14 @@ def test_which_codings_a_client_accepts(accepts: str, is_kept: bool) -> None:
     """By name, by its other name, or by a star; a weight of 0 is a no."""
     kept = Response(200, (("content-encoding", " GZip"), ("a", "b")), gzip.compress(b"x"))
     plain = Response(200, (("a", "b"),), b"x")
-    assert readable(kept, accepts) == (kept if is_kept else plain)
+    assert decoded(kept, accepts) == (kept if is_kept else plain)
+
+
+def test_a_replay_is_decompressed_up_to_a_limit() -> None:
+    """Whoever may choose a response could fill the memory by asking for it again."""
+    gzipped = ("content-encoding", "gzip")
+    for body in (gzip.compress(b"x" * 1_000_001), gzip.compress(b"x" * 600_000) * 2):
+        assert decoded(Response(200, (gzipped,), body), "identity") is None
+    assert decoded(Response(200, (gzipped,), gzip.compress(b"") * 5000), "identity") is None
+    whole = decoded(Response(200, (gzipped,), gzip.compress(b"x" * 1_000_000)), "identity")
+    assert whole is not None and len(whole.body) == 1_000_000

@@ -100,8 +100,17 @@ def test_it_is_stored_before_the_last_piece_is_sent_under_wsgi(
     pieces.close()
 
 
-def test_a_client_that_leaves_amid_a_stream_under_wsgi(guarded: Any) -> None:
-    """The work was done: a retry learns so, and the application's own end is called."""
+@pytest.mark.parametrize(
+    ("policy", "status"),
+    [
+        ({}, 200), ({"most": 4}, 409), ({"after": "hold"}, 409),
+        ({"after": "hold", "on_disconnect": "release"}, 200), ({"on_disconnect": "release"}, 200),
+    ],
+)  # fmt: skip
+def test_a_client_that_leaves_amid_a_stream_under_wsgi(
+    guarded: Any, policy: Any, status: int
+) -> None:
+    """It is read to its end and kept, where responses are; the application's own end is called."""
     closed: list[int] = []
 
     class Pieces:
@@ -115,12 +124,54 @@ def test_a_client_that_leaves_amid_a_stream_under_wsgi(guarded: Any) -> None:
         start_response("200 OK", [])
         return Pieces()
 
-    app = guarded(app)
+    app = guarded(app, **policy)
     exchange = Exchange()
     pieces = app(exchange.environ, exchange.start_response)
     assert next(iter(pieces)) == b"one"
     pieces.close()
-    assert closed == [1] and Exchange().run(app).status == 409
+    again = Exchange().run(app)
+    assert closed[:1] == [1] and again.status == status
+    assert again.is_replay is (not policy) and (status == 409 or again.body == b"onetwothree")
+
+
+@pytest.mark.parametrize("status", ["204 No Content", "200 OK"])
+def test_the_work_has_ended_before_its_client_has_all(guarded: Any, status: str) -> None:
+    """What comes after the last piece may be a commit: it is done before that piece is sent."""
+    log: list[str] = []
+    is_short = status == "200 OK"
+
+    def app(environ: Any, start_response: Any) -> Iterator[bytes]:
+        start_response(status, [("Content-Length", "4")] if is_short else [])
+        yield b"done" if is_short else b""
+        log.append("commit")
+
+    app = guarded(app)
+    exchange = Exchange()
+    pieces = app(exchange.environ, exchange.start_response)
+    next(pieces)
+    assert log == ["commit"] and Exchange().run(app).is_replay
+    assert list(pieces) == []
+    pieces.close()
+
+
+def test_a_commit_that_fails_after_the_last_piece_is_no_success(guarded: Any) -> None:
+    """It is raised before the client has all, and the retry runs."""
+    runs: list[int] = []
+
+    def app(environ: Any, start_response: Any) -> Iterator[bytes]:
+        runs.append(1)
+        start_response("200 OK", [("Content-Length", "4")])
+        yield b"done"
+        if len(runs) == 1:
+            raise OSError("the commit failed")
+
+    app = guarded(app)
+    exchange = Exchange()
+    with pytest.raises(OSError, match="commit"):
+        exchange.run(app)
+    again = Exchange().run(app)
+    assert exchange.written == [] and again.body == b"done" and not again.is_replay
+    assert Exchange().run(app).is_replay and len(runs) == 2
 
 
 @pytest.mark.parametrize("when", ["at once", "amid its answer"])

@@ -14,8 +14,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from tests.apps.browser import launched
-
 pytestmark = pytest.mark.only_on("linux", "darwin")
 TIMEOUT = 20.0
 CHANNEL = "1234567890"
@@ -50,18 +48,17 @@ def address(local_line: BlockingLine) -> str:
 
 
 @pytest.fixture
-def page(address: str) -> Iterator[Any]:
+def page(browser: Any, address: str) -> Iterator[Any]:
     """That page in a browser."""
-    with launched() as browser:
-        context = browser.new_context(locale="en-US", viewport={"width": 390, "height": 740})
-        context.set_default_timeout(TIMEOUT * 1000)
-        page = context.new_page()
-        mistakes: list[str] = []
-        page.on("pageerror", lambda error: mistakes.append(str(error)))
-        page.goto(address)
-        yield page
-        context.close()
-        assert not mistakes
+    context = browser.new_context(locale="en-US", viewport={"width": 390, "height": 740})
+    context.set_default_timeout(TIMEOUT * 1000)
+    page = context.new_page()
+    mistakes: list[str] = []
+    page.on("pageerror", lambda error: mistakes.append(str(error)))
+    page.goto(address)
+    yield page
+    context.close()
+    assert not mistakes
 
 
 def who(page: Any, name: str) -> None:

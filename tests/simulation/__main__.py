@@ -5,7 +5,7 @@ python -m tests.simulation hold limit --seeds 5000    … of these two
 python -m tests.simulation --seeds 910000-915000      these seeds
 python -m tests.simulation hold --trace 910006        the shortest trace of a seed that fails
 python -m tests.simulation --seconds 10               as many as that takes of CPU, of each a few
-python -m tests.simulation --fixed                    the seeds of `make test`
+python -m tests.simulation --fixed                    the seeds of `make test` and `make test-long`
 """
 
 import argparse
@@ -39,7 +39,8 @@ def main() -> int:
     if arguments.trace is not None:
         return max(_show(name, arguments.trace, whole=arguments.whole) for name in names)
     if arguments.fixed:
-        return report(fixed(names, arguments.jobs))
+        first, _, last = arguments.fixed.partition("-")
+        return report(fixed(names, arguments.jobs, int(first), int(last)))
     if arguments.seconds:
         return report(for_seconds(names, arguments.seconds, arguments.first))
     first, count = _range(arguments.seeds, arguments.first)
@@ -54,7 +55,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--trace", type=int, metavar="SEED", help="run this seed, and show it")
     parser.add_argument("--whole", action="store_true", help="with --trace: do not shorten it")
     parser.add_argument("--seconds", type=float, help="of CPU, in place of a number of seeds")
-    parser.add_argument("--fixed", action="store_true", help="the seeds of `make test`")
+    of_them = "the seeds of `make test` and `make test-long`, or some of them"
+    parser.add_argument("--fixed", nargs="?", const="0-60", metavar="FIRST-LAST", help=of_them)
     parser.add_argument("--digests", type=int, nargs="+", metavar="SEED", help="of these runs")
     parser.add_argument("--list", action="store_true", help="the workloads")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")

@@ -21,12 +21,12 @@ def seeds_of(names: list[str], first: int, count: int, jobs: int) -> Iterator[Ou
     return _in_processes(runs, jobs)
 
 
-def fixed(names: list[str], jobs: int) -> Iterator[Outcome]:
-    """The seeds of every test run, and those that have failed once."""
+def fixed(names: list[str], jobs: int, first: int, last: int) -> Iterator[Outcome]:
+    """Those among FIXED, and with the first of them those that have failed once."""
     runs = list[Run]()
     for name in names:
         left_out = KNOWN.get(name, ())
-        seeds = [*FIXED, *ONCE_FAILED.get(name, ())]
+        seeds = [*FIXED[first:last], *(ONCE_FAILED.get(name, ()) if first == 0 else ())]
         runs += [(name, seed) for seed in seeds if seed not in left_out]
     return _in_processes(runs, jobs)
 

@@ -187,8 +187,8 @@ class _Machine:
         yield f"{label} => {reply}", step.then(after, reply).sent(number, 0)
 
     def _jumped(self, state: State) -> tuple[str, State]:
-        """Time moves on to the next expiry."""
-        clock = min(expiry for _, expiry in state.expiries)
+        """Time moves on to behind the next expiry."""
+        clock = min(expiry for _, expiry in state.expiries) + 1
         self._load(state._replace(clock=clock))
         self._server.keys.sweep()
         after = self._saved(state)._replace(clock=clock, jumps=state.jumps - 1)

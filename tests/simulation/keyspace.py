@@ -21,9 +21,12 @@ class Keyspace:
         self.expiries: dict[bytes, int] = {}
 
     def live(self, key: bytes) -> Value | None:
-        """The value of *key*. One that has expired is removed first."""
+        """The value of *key*. One that has expired is removed first.
+
+        As in Redis, it lasts to the end of its last millisecond.
+        """
         expiry = self.expiries.get(key)
-        if expiry is not None and expiry <= self.clock():
+        if expiry is not None and expiry < self.clock():
             self.remove(key)
         return self.values.get(key)
 
@@ -55,7 +58,8 @@ class Keyspace:
         """Let the existing *key* expire at *expiry*."""
         self.expiries[key] = expiry
         self._changed(key)
-        self.live(key)
+        if expiry <= self.clock():
+            self.remove(key)
 
     def remove(self, key: bytes) -> bool:
         """Delete *key*. False: it was not there."""
@@ -74,7 +78,7 @@ class Keyspace:
     def sweep(self) -> None:
         """Remove all that has expired."""
         now = self.clock()
-        for key in [key for key, expiry in self.expiries.items() if expiry <= now]:
+        for key in [key for key, expiry in self.expiries.items() if expiry < now]:
             self.remove(key)
 
     def copied(self) -> tuple[dict[bytes, Value], dict[bytes, int]]:

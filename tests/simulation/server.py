@@ -116,7 +116,8 @@ class Session:
     def forget(self) -> None:
         """The connection has ended at the other side."""
         self.is_open = False
-        self.server.sessions.pop(self.id, None)
+        if self.server.sessions.get(self.id) is self:  # the ids begin again after a restart
+            del self.server.sessions[self.id]
 
 
 class Server:

@@ -243,6 +243,8 @@ def test_an_expired_key_is_gone_and_reported() -> None:
     client.ask("CLIENT", "CACHING", "YES")
     assert client.ask("PTTL", "k") == 500
     now[0] += 0.5
+    assert client.ask("EXISTS", "k") == 1, "it lasts to the end of its last millisecond"
+    now[0] += 0.001
     server.keys.sweep()
     client.ask("PING")
     assert client.pushes == [[b"invalidate", [b"k"]]]

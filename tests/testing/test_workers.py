@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers import Plan
+from tests.workers import FOR_EACH_CORE, Plan
 
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("real_interpreters")  # pytest rewrites what it imports
 
 CONFTEST = """
@@ -152,3 +153,32 @@ def test_one_long_test_does_not_hide_those_that_another_worker_has_left() -> Non
     plan = Plan(items, {"long::b": 60.0})  # pyright: ignore[reportArgumentType]
     assert [plan.next(0), plan.next(1)] == [0, 2]
     assert plan.next(2) == 5  # b alone lasts longer than d, e and f
+
+
+@pytest.mark.only_on("linux")
+def test_there_are_as_many_workers_as_the_cores_can_feed() -> None:
+    """Those that this process may use: a container or `taskset` may have given it one of many."""
+    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})"
+    code += (
+        "; from tests.workers import worker_count; print(worker_count('5'), worker_count('auto'))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert run.stdout.split() == ["5", str(FOR_EACH_CORE)], run.stderr
+
+
+def test_each_test_is_in_one_part() -> None:
+    """What `make test` leaves out is in `make test-long` or in `make test-pages`."""
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider"]
+    some = ["tests/simulation/test_simulation.py", "tests/console/test_console_in_a_browser.py"]
+    listed = {
+        part: _collected([*command, *(["--part", part] if part else []), *some])
+        for part in ("usual", "long", "pages", "")
+    }
+    everything = listed.pop("")
+    assert sum(map(len, listed.values())) == len(everything) and all(listed.values())
+    assert set().union(*listed.values()) == everything
+
+
+def _collected(command: list[str]) -> set[str]:
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return {line for line in run.stdout.splitlines() if "::" in line}

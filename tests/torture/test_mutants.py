@@ -60,6 +60,7 @@ def test_the_guard_itself_passes(valkey: Server) -> None:
     assert not report.failed, report
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_caught_where_it_is_wrong(name: str, valkey: Server) -> None:
     """Each is caught by the cases that it names, and by no other."""

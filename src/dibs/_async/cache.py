@@ -54,6 +54,10 @@ Share = Callable[[LoadRequest, float], Awaitable[Any]]
 """The value of one item, for a caller who came at that time."""
 
 
+_MOST_OUTDATED = 3
+"""How often a claim finds another value whose tags were invalidated, before it waits."""
+
+
 class AsyncBatches:
     """Reads and loads many values at once."""
 
@@ -273,7 +277,7 @@ class AsyncBatches:
                 results[keys.key] = reading
             elif reading.won:
                 claims[item] = LoadClaim(self._alone(many, item), token, reading)
-            elif reading.state == "outdated" or (reading.state == "poison" and when != ALWAYS):
+            elif reading.state in ("outdated", "poison") and when == IF_NEEDED:
                 retries[item] = reading.head or ALWAYS
             else:
                 self._settle(keys, reading, results, since)
@@ -430,14 +434,13 @@ class AsyncCache:
             now, _ = await self._store.opened()
             requests = [stored_request(keys), *[version_request(tag) for tag in keys.tags]]
             reply, *tags = await self._store.ask_all(requests, now)
+            if isinstance(reply, Exception):
+                raise reply
+            versions = read_versions(tags)
+            return self._store.read(read_stored, reply, keys.options, versions, time())
         except Outage as outage:
-            reply, tags = outage, []
-        if isinstance(reply, Outage):
-            self._undelivered(reply, keys.name, keys.options.on_outage)
+            self._undelivered(outage, keys.name, keys.options.on_outage)
             return None
-        if isinstance(reply, UsageError):
-            raise reply
-        return read_stored(reply, keys.options, read_versions(tags), time())
 
     async def put(self, keys: CacheKeys, value: Any) -> bool:
         """Store a value that was not loaded. False: the store is out; later it is deleted."""
@@ -605,7 +608,7 @@ class AsyncCache:
         options, keys = request.options, request.keys
         token = self._leases.new_token()
         waited = poisoned = False
-        outdated = b""
+        outdated, retries = b"", _MOST_OUTDATED
         while True:
             asked_at = monotonic()
             ended = self._store.recoveries
@@ -627,18 +630,21 @@ class AsyncCache:
             if reading.state == "poison" and not poisoned:
                 poisoned = True  # the script takes it for a value; only we can see that it is none
                 continue
-            if reading.state == "outdated" and not reading.won:
+            if reading.state == "outdated" and not reading.won and retries:
                 outdated = reading.head  # only we can see that; it counts as none from now on
+                retries -= 1
                 continue
             if reading.state == "failed":
                 raise load_error(reading.value, keys.name)
             wait = options.wait
+            if reading.is_foreign:  # nothing tells how long it stays there
+                wait = min(wait, options.lock_ttl)
             if reading.state == "stale" and not force:
                 wait = min(wait, options.stale_after)
                 if reading.resting or monotonic() - since >= wait:
                     return self._stale_answer(request, reading, asked_at)
             if monotonic() - since >= wait:
-                return await self._loader.load_unstored(request)
+                return await self._loader.load_unstored(request, foreign=reading.is_foreign)
             await self._follow(request, reading, since + wait)
             waited, poisoned = True, False  # who was waited for may have replaced those bytes
             asked_at = monotonic()

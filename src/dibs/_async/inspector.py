@@ -9,6 +9,7 @@ from .._core.inspection import (
     KeyReading,
     Page,
     ReleaseOutcome,
+    Scan,
     ServerInfo,
     classify,
     companions_request,
@@ -71,9 +72,13 @@ class AsyncInspector:
         Keys that exist all the time come at least once, others perhaps. A page may be empty.
         """
         cursor: str | None = ""
+        scan = Scan()
         while cursor is not None:
             page = await self.page(pattern, cursor=cursor, count=count)
-            cursor = page.cursor
+            try:
+                cursor = scan.advanced(page.cursor)
+            except Outage as outage:
+                raise Unavailable(outage.cause, _NAME) from None
             yield page
 
     async def page(self, pattern: str = "*", *, cursor: str = "", count: int = SCAN_COUNT) -> Page:
@@ -86,7 +91,8 @@ class AsyncInspector:
         here, start, following = next_node(list(nodes), cursor)
         request = scan_request(start, pattern_for(self._namespace, pattern), count)
         try:
-            scan_cursor, keys, clock = read_scan(await self._ask_node(nodes[here], request))
+            replies = await self._ask_node(nodes[here], request)
+            scan_cursor, keys, clock = self._store.read(read_scan, replies)
             entries = await self._entries(keys, clock)
         except Outage as outage:
             if len(nodes) == 1:
@@ -143,11 +149,13 @@ class AsyncInspector:
         """
         matches: list[str] = []
         for node in (await self._nodes()).values():
-            cursor = b""
+            cursor, scan = b"", Scan()
             while cursor != b"0" and len(matches) < most:
                 request = scan_request(cursor or b"0", pattern_for("", pattern), 1000)
                 try:
-                    cursor, keys, _ = read_scan(await self._ask_node(node, request))
+                    replies = await self._ask_node(node, request)
+                    cursor, keys, _ = self._store.read(read_scan, replies)
+                    scan.advanced(cursor)
                 except Outage as outage:
                     raise Unavailable(outage.cause, _NAME) from None
                 matches += [key.decode(errors="backslashreplace") for key in keys]
@@ -167,7 +175,8 @@ class AsyncInspector:
             companions = await self._store.transport.send(
                 companions_request(self._namespace, data), now
             )
-            entries = await self._entries([data], read_time(companions[0]))
+            clock = self._store.read(read_time, companions[0])
+            entries = await self._entries([data], clock)
         except Outage as outage:
             raise Unavailable(outage.cause, _NAME) from None
         return with_companions(entries[0], companions) if entries else None
@@ -207,10 +216,11 @@ class AsyncInspector:
     async def _release_permit(
         self, key: bytes, is_meant: Callable[[bytes], bool]
     ) -> ReleaseOutcome:
-        cursor = b""
+        cursor, scan = b"", Scan()
         while cursor != b"0":
             reply: Reply = await self._store.ask(member_request(key, cursor or b"0"), monotonic())
-            cursor, members = read_members(reply)
+            cursor, members = self._store.read(read_members, reply)
+            scan.advanced(cursor)
             for member in filter(is_meant, members):
                 reply = await self._store.ask(release_permit(key, member, 0.0), monotonic())
                 return "released" if reply == 1 else "free"
@@ -226,7 +236,7 @@ class AsyncInspector:
         for name, node in (await self._nodes()).items():
             try:
                 reply = await self._ask_node(node, request)
-                facts.append(ServerInfo(name, read_info(reply)))
+                facts.append(ServerInfo(name, self._store.read(read_info, reply)))
             except Outage as outage:
                 silent = outage
         if silent is not None and not facts:

@@ -108,7 +108,8 @@ async def _rename_permit(leases: AsyncLeases, lease: LeaseState, ttl: float) -> 
     try:
         now, _ = await leases.store.opened()
         request = give_permit_request(lease, secret, milliseconds(ttl), until)
-        outcome = read_resume(await leases.store.ask(request, now), call.options)
+        reply = await leases.store.ask(request, now)
+        outcome = leases.store.read(read_resume, reply, call.options)
     except Outage as outage:
         leases.events.emit("outage", call.name, cause=outage.cause)
         if is_closed:
@@ -173,6 +174,7 @@ async def resume(leases: AsyncLeases, call: HoldCall, secret: bytes) -> LeaseSta
         now, engine = await store.opened()
         must_allow(engine, "renew" if call.options.limit is None else "limit")
         replies = await store.ask(resume_request(call.key, call.options, secret, token), now)
+        outcome = store.read(read_resume, replies, call.options)
     except Outage as outage:
         if outage.sent:
             _hand_back(leases, call, secret, token)
@@ -183,7 +185,6 @@ async def resume(leases: AsyncLeases, call: HoldCall, secret: bytes) -> LeaseSta
         # Cancelled, or a signal handler raised: it may be ours, and would not be released.
         _hand_back(leases, call, secret, token)
         raise
-    outcome = read_resume(replies, call.options)
     if isinstance(outcome, HeldElsewhere):
         return outcome
     lease = LeaseState(call, outcome.value, now)

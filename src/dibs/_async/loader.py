@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import logging
 import math
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
@@ -41,6 +42,10 @@ from .spans import load_in_span, work_in_background
 from .store import AsyncStore
 from .values import AsyncCacheMemory, AsyncWriter
 
+_log = logging.getLogger("dibs")
+_FOREIGN_LOCK = (
+    "%s: another program has the lock of its load; values are loaded after %.1f s, and not stored"
+)
 _REASONS = {"missing": "miss", "stale": "stale", "outdated": "outdated", "poison": "poison"}
 """Why a value is loaded, by what the store had; otherwise it is loaded before it is due."""
 
@@ -121,7 +126,11 @@ class AsyncLoader:
             return reply
         if isinstance(reply, UsageError):
             return reply
-        reading = read_lock(reply, keys.options, versions)
+        try:
+            reading = self._store.read(read_lock, reply, keys.options, versions)
+        except Outage as outage:  # it may be ours to load
+            self.writer.unlock(keys, token)
+            return outage
         if reading.state == "poison":
             self._events.emit("poison", keys.name)
         return reading
@@ -215,12 +224,12 @@ class AsyncLoader:
         ended = self._store.recoveries
         try:
             answers = iter(await self._store.transport.track_all(watches, monotonic()))
+            for claim, forget, tagged in zip(claims, forgets, versions, strict=True):
+                self._watched(claim, forget, tagged, answers)
         except Outage:
             for claim in claims:
                 self._memory.begin_unwatched(claim.request.keys.key, claim, ended)
-            return versions  # then the load is not stored either
-        for claim, forget, tagged in zip(claims, forgets, versions, strict=True):
-            self._watched(claim, forget, tagged, answers)
+            # Then the load is not stored either.
         return versions
 
     def _watched(
@@ -230,7 +239,7 @@ class AsyncLoader:
         versions: Versions,
         answers: Iterator[Tracked],
     ) -> None:
-        watching = read_watch(next(answers))
+        watching = self._store.read(read_watch, next(answers))
         tags = [next(answers) for _ in versions]
         now = read_versions([tag.replies[0] for tag in tags])
         if watching.remaining <= 0 or now != versions:
@@ -305,14 +314,17 @@ class AsyncLoader:
         self._events.emit("degraded", request.keys.name, cause=cause, took=monotonic() - since)
         return LoadAnswer(packed(request.options.codec, value, request.keys.name)[1], math.inf)
 
-    async def load_unstored(self, request: LoadRequest) -> LoadAnswer:
+    async def load_unstored(self, request: LoadRequest, *, foreign: bool) -> LoadAnswer:
         """Our own load, not stored, while that of another process takes too long.
 
+        *foreign*: the lock is not that of a load, so that none may ever end.
         Who asked after it had begun may share it if the other load is still valid when it ends:
         then the value was not deleted in between.
         """
+        if foreign and self._memory.is_new_warning(name := request.keys.name):
+            _log.warning(_FOREIGN_LOCK, name, request.options.lock_ttl)
         before, since = await self._validity(request), monotonic()
-        answer = await self.degrade(request, cause_for("wait_over"))
+        answer = await self.degrade(request, cause_for("foreign_lock" if foreign else "wait_over"))
         ended = monotonic()
         is_unchanged = await self._validity(request) == before
         return LoadAnswer(answer.value, ended if is_unchanged else since)

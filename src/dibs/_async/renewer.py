@@ -185,7 +185,7 @@ class AsyncRenewer:
             reply = await self._store.ask(request, now)
         finally:
             lease.asked_until = 0.0
-        is_ours = read_complete(reply, before, value)
+        is_ours = self._store.read(read_complete, reply, before, value)
         if is_ours:
             lease.became(value)
         elif lease.token == before:  # else it was changed again, meanwhile
@@ -362,7 +362,7 @@ class AsyncRenewer:
     ) -> None:
         """The value of the key is being changed: what was said of *token* may not be true."""
         if successor is not None and successor == lease.successor:
-            if not read_complete(reply, token, successor):
+            if not self._store.read(read_complete, reply, token, successor):
                 self._lose(lease, _TAKEN)
                 return
             lease.became(successor)
@@ -371,7 +371,7 @@ class AsyncRenewer:
     def _read(self, lease: LeaseState, ttl: float, reply: Any, now: float) -> None:
         if lease.is_over:
             return
-        if isinstance(reply, UsageError) or not read_extend(reply):
+        if isinstance(reply, UsageError) or not self._store.read(read_extend, reply):
             refused = isinstance(reply, UsageError)
             self._lose(lease, cause_for("denied", str(reply)) if refused else _TAKEN)
             return

@@ -16,6 +16,8 @@ from typing import Any
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 from redis.sentinel import MasterNotFoundError
 
+from .._core.connection import Outage, interpret
+from .._core.request import PARSER_ERRORS
 from .._core.slots import (
     ASK_AFTER_FAILURE,
     CHANNELS,
@@ -200,14 +202,17 @@ class AsyncSentinels:
             # the old epoch, until the next look. The old address with the new epoch would stay.
             state = await _state_of(client, name)
             address = await client.sentinel_get_master_addr_by_name(name)
-        except CONNECTION_ERRORS as error:
+            master = interpret(read_master, address, state)
+        except (*CONNECTION_ERRORS, *PARSER_ERRORS, Outage) as error:
             self._failed_at[number] = monotonic()
             self._answered.discard(number)
             self._refused = isinstance(error, AuthenticationError | NoPermissionError)
+            # Those that are idle may have gone silent with it, and would cost the time again.
+            await client.connection_pool.disconnect(inuse_connections=False)
             return None
         self._failed_at.pop(number, None)
         self._answered.add(number)
-        return read_master(address, state)
+        return master
 
     # ---- watching
 

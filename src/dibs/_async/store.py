@@ -5,11 +5,11 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .._core.capabilities import Engine, ScriptMemory, by_script, with_scripts, with_scripts_once
 from .._core.causes import cause_for
-from .._core.connection import Limits, Outage
+from .._core.connection import Limits, Outage, interpret
 from .._core.lease import SetExpiry, mistake, store_is_out
 from .._core.options import OutagePolicy
 from .._core.request import Request, deciding_error
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from .disabled import AsyncDisabledTransport
     from .embedded import AsyncEmbeddedServer
     from .sentinel import AsyncSentinels
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 CLOSED = "this AsyncDibs is closed and cannot be opened again: make another one"
 _DISABLED = (
@@ -150,6 +153,18 @@ class AsyncStore:
         )
 
     # ---- replies
+
+    def read(self, read: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """What *read* makes of a reply: the one place where a verb reads any.
+
+        Outage: it cannot be read. What else is under way on that connection is asked on another.
+        """
+        try:
+            return interpret(read, *args, **kwargs)
+        except Outage as outage:
+            if outage.cause.code == "protocol":
+                self._react("reconnect")
+            raise
 
     async def _given_scripts(
         self, requests: list[Request], replies: list[Any], now: float

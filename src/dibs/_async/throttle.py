@@ -53,7 +53,7 @@ async def throttle(leases: AsyncLeases, call: ThrottleCall) -> Throttling:
         if engine.refused:
             must_allow(engine, "throttle")
         request = throttle_request(call.key, leases.new_token(), call.options)
-        outcome = read_throttle(await store.ask(request, now))
+        outcome = store.read(read_throttle, await store.ask(request, now))
     except Outage as outage:
         if not outage.sent:
             await sleep(0)  # a caller that tries again and again must not starve the others

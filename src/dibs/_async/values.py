@@ -39,6 +39,8 @@ from .._transport.base import Wake
 from ..errors import UsageError
 from .store import AsyncStore
 
+_MOST_WARNINGS = 100
+"""Names of keys, which are templates as a rule."""
 _MOST_SEEN = 50_000
 """Keys of which we remember how long they are fresh, to know how to ask for them."""
 
@@ -57,6 +59,7 @@ class AsyncCacheMemory:
         self.refreshes: dict[bytes, Flight] = {}
         self.seen: dict[bytes, float] = {}
         """Until when a value is fresh, as far as we know."""
+        self._warned: set[str] = set()
         self._unwatched: dict[bytes, tuple[object, int]] = {}
         """Key → a load in an outage, when changes are not seen; and how many had ended before."""
 
@@ -88,6 +91,12 @@ class AsyncCacheMemory:
         """Forget *load*, which has ended."""
         if self._unwatched.get(key, (None,))[0] is load:
             self._unwatched.pop(key, None)
+
+    def is_new_warning(self, name: str) -> bool:
+        """True: it was not warned of keys with that name before."""
+        is_new = name not in self._warned and len(self._warned) < _MOST_WARNINGS
+        self._warned.add(name)
+        return is_new
 
     def forget_loads(self, key: bytes) -> None:
         """The value changed: who asks from now on does not join a load that began before."""
@@ -145,14 +154,15 @@ class AsyncFollower:
         if reading.state != "missing":
             return None
         request = follow_request(keys)
-        return read_follow(await self._store.transport.track(request, signal.set, monotonic()))
+        answer = await self._store.transport.track(request, signal.set, monotonic())
+        return self._store.read(read_follow, answer)
 
     async def _look_again(self, keys: CacheKeys, signal: Signal, *, woken: bool) -> Watching:
         """Is the lock still held? A push that woke us has to be asked for again."""
         if woken:
             return await self._store.transport.watch(keys.lock, signal.set, monotonic())
         pttl = await self._store.transport.send(watch_request(keys.lock), monotonic())
-        return read_watch(Tracked([pttl], tracked=True))
+        return self._store.read(read_watch, Tracked([pttl], tracked=True))
 
 
 class AsyncReader:
@@ -179,7 +189,7 @@ class AsyncReader:
         reply = await self._store.transport.send(keys.read, now)
         if type(reply) is not bytes:  # bytes are the usual answer, and never an error
             reply = await self._store.check_reply(keys.read, reply, now)
-        return self._seen(keys, read_reply(reply, keys.options))
+        return self._seen(keys, self._store.read(read_reply, reply, keys.options))
 
     async def _read_tagged(self, keys: CacheKeys) -> Reading:
         [reading] = await self.read_all([keys])
@@ -200,13 +210,17 @@ class AsyncReader:
         replies = await self._store.ask_all(requests, now)
         versions = dict(zip(tags, read_versions(replies[len(many) :]), strict=True))
         return [
-            reply
-            if isinstance(reply, Outage | UsageError)
-            else self._seen(
-                keys, read_reply(reply, keys.options, [versions[tag] for tag in keys.tags])
-            )
+            self._one_of_many(keys, reply, [versions[tag] for tag in keys.tags])
             for keys, reply in zip(many, replies, strict=False)
         ]
+
+    def _one_of_many(self, keys: CacheKeys, reply: Any, versions: Versions) -> Reading | Exception:
+        if isinstance(reply, Outage | UsageError):
+            return reply
+        try:
+            return self._seen(keys, self._store.read(read_reply, reply, keys.options, versions))
+        except Outage as outage:
+            return outage
 
     def _seen(self, keys: CacheKeys, reading: Reading) -> Reading:
         if reading.state not in ("fresh", "stale"):
@@ -245,7 +259,7 @@ class AsyncReader:
         versions: Versions = read_versions([tag.replies[0] for tag in tags])
         replies = await self._store.check_reply(keys.read, answer.replies, now)
         is_tracked = answer.tracked and all(tag.tracked for tag in tags)
-        return read_reply(replies, keys.options, versions), is_tracked
+        return self._store.read(read_reply, replies, keys.options, versions), is_tracked
 
     def _remember(self, ticket: "_Forget", found: tuple[Reading, bool], now: float) -> list[Ticket]:
         """Keep a fresh value whose changes are reported. The tickets of what is not kept."""

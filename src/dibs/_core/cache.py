@@ -13,7 +13,7 @@ from .codec import FAILURE, MARK, loading_mark, unframe
 from .keys import Template, companion_key, expand, roots_of
 from .lease import ANOTHER_TYPE
 from .options import CacheOptions, Settings
-from .request import SIZE, Reply, Request, pack
+from .request import SIZE, OddReply, Reply, Request, pack, parts_in
 from .watch import Tracked, Watching, read_watch
 
 
@@ -409,6 +409,8 @@ class Reading(NamedTuple):
     """A load has just failed, and no process tries again for a while."""
     lock: bytes = b""
     """won: the lock, as the server has it. Only the execution that took it knows it."""
+    is_foreign: bool = False
+    """The lock is not that of a load: another program wrote it, or it has no ttl."""
 
 
 def is_served(reading: Reading, options: CacheOptions) -> bool:
@@ -500,7 +502,18 @@ def _reading(
     data: Reply, pttl: Reply, options: CacheOptions, versions: Versions, *, won: bool = False
 ) -> Reading:
     if not isinstance(data, bytes):
+        if data:  # None, or a script's false: there is no value
+            raise OddReply
         return Reading("missing", won=won)
+    try:
+        return _value(data, pttl, options, versions, won=won)
+    except Exception:  # whatever is wrong with these bytes: they are no value
+        return Reading("poison", life=options.ttl, won=won)
+
+
+def _value(
+    data: bytes, pttl: Reply, options: CacheOptions, versions: Versions, *, won: bool
+) -> Reading:
     if not data.startswith(options.head):
         if data.startswith(MARK):
             return _behind_mark(data, pttl, options, versions, won=won)
@@ -510,15 +523,12 @@ def _reading(
     head, newline, payload = data.partition(b"\n")
     if not newline:
         return Reading("poison", life=life, won=won)
-    try:
-        made_at, took, *tagged = head[len(options.head) :].split(b" ")
-        if tagged != versions:
-            return Reading("outdated", life=life, won=won, head=head + newline)
-        value = options.codec.decode(payload)
-        state = "fresh" if left > 0 else "stale"
-        return Reading(state, value, left, life, float(took), won, float(made_at))
-    except Exception:
-        return Reading("poison", life=life, won=won)
+    made_at, took, *tagged = head[len(options.head) :].split(b" ")
+    if tagged != versions:
+        return Reading("outdated", life=life, won=won, head=head + newline)
+    value = options.codec.decode(payload)
+    state = "fresh" if left > 0 else "stale"
+    return Reading(state, value, left, life, float(took), won, float(made_at))
 
 
 def _life(pttl: Reply, options: CacheOptions) -> float:
@@ -633,13 +643,15 @@ def lock_request(keys: CacheKeys, token: bytes, when: bytes) -> Request:
     return Request(run_script("cache_lock", [keys.key, keys.lock], *args), 1, keys.key)
 
 
-def read_lock(reply: list[Reply], options: CacheOptions, versions: Versions = UNTAGGED) -> Reading:
+def read_lock(reply: Reply, options: CacheOptions, versions: Versions = UNTAGGED) -> Reading:
     """What `lock_request` found, and whether we load."""
-    value, left, won, *lock = reply
+    value, left, won, *lock = parts_in(reply)
+    if won not in (0, 1, 2, 3):
+        raise OddReply
     reading = _reading(value, left, options, versions, won=won == 1)
     if lock and isinstance(lock[0], bytes):
         return reading._replace(lock=lock[0])
-    return reading._replace(resting=True) if won == 2 else reading
+    return reading._replace(resting=won == 2, is_foreign=won == 3)
 
 
 # ---- storing

@@ -22,6 +22,7 @@ SENTENCES = {
     "disabled": "dibs is disabled by DIBS_DISABLED",
     "handed_over": "it was not guarded when it was detached",
     "closed": "the client was closed",
+    "protocol": "the server's reply could not be read",
     "loading": "the server is loading its data",
     "readonly": "the server is a read-only replica",
     "masterdown": "the server is a replica without a connection to its master",
@@ -54,6 +55,7 @@ SENTENCES = {
     "load_failed": "the load failed",
     "load_cancelled": "the load was cancelled",
     "wait_over": "the wait for a load in another process timed out",
+    "foreign_lock": "another program has the lock of the load",
     "superseded": "the value was deleted or loaded elsewhere meanwhile",
     # Why a fire of a scheduled function failed.
     "raised": "the function raised an exception",

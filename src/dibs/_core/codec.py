@@ -12,6 +12,7 @@ exception. Never pickle unless asked by name.
 import contextlib
 import json
 import math
+import re
 import zlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol, cast
@@ -240,23 +241,50 @@ class PickleCodec:
         return pickle.loads(data)
 
 
+MOST_DECOMPRESSED = 64
+"""Megabytes that a compressed value may have, if its codec does not say: `json+zlib:256`."""
+
+
+def decompressed(data: bytes, most: int, member: Any = None) -> bytes:
+    """What zlib has compressed, with all bytes that follow it unread in *member*.
+
+    ValueError: it is longer than *most*, or does not end. zlib.error: it is no such data.
+    """
+    member = zlib.decompressobj() if member is None else member
+    plain = member.decompress(data, most + 1)
+    if len(plain) > most or not member.eof:
+        raise ValueError("the decompressed data is too long, or not whole")
+    return plain
+
+
 class Compressed:
     """Another codec, through zlib."""
 
-    def __init__(self, inner: Codec) -> None:
+    def __init__(self, inner: Codec, most: int = MOST_DECOMPRESSED) -> None:
+        """*most*: how many megabytes a value may have before it is compressed."""
         self._inner = inner
+        self._most = most * 1024 * 1024
         self.name = f"{inner.name}+zlib"
         self.fingerprint = inner.fingerprint
 
     def pack(self, value: Any) -> tuple[bytes, Any]:
         data, plain = _pack(self._inner, value)
-        return zlib.compress(data, level=1), plain
+        return self._compressed(data), plain
 
     def encode(self, value: Any) -> bytes:
-        return zlib.compress(self._inner.encode(value), level=1)
+        return self._compressed(self._inner.encode(value))
 
     def decode(self, data: bytes) -> Any:
-        return self._inner.decode(zlib.decompress(data))
+        return self._inner.decode(decompressed(data, self._most))
+
+    def _compressed(self, data: bytes) -> bytes:
+        if len(data) > self._most:
+            megabytes = math.ceil(len(data) / 1024 / 1024)
+            raise UsageError(
+                f"this value has {megabytes} MB before it is compressed, and would not be read"
+                f" again; pass codec='{self.name}:{megabytes}' or more"
+            )
+        return zlib.compress(data, level=1)
 
 
 def packed(codec: Codec, value: Any, name: str) -> tuple[bytes, Any]:
@@ -285,8 +313,11 @@ def make_codec(codec: object, of: Any) -> Codec:
     if not isinstance(codec, str):
         return _checked(codec)
     name, plus, compression = codec.partition("+")
+    compression, colon, most = compression.partition(":")
     if plus and compression != "zlib":
         raise UsageError(f"unknown compression {compression!r}; known: zlib")
+    if colon and not re.fullmatch("[1-9][0-9]{0,5}", most):
+        raise UsageError(f"codec={codec!r}: after the colon comes a number of megabytes")
     if name == "json":
         inner: Codec = JsonCodec(of)
     elif name == "pickle":
@@ -298,7 +329,7 @@ def make_codec(codec: object, of: Any) -> Codec:
     else:
         known = "json, orjson, msgspec, bytes, pickle, or an object with encode and decode"
         raise UsageError(f"unknown codec {name!r}; known: {known}")
-    return Compressed(inner) if plus else inner
+    return Compressed(inner, int(most or MOST_DECOMPRESSED)) if plus else inner
 
 
 def _checked(codec: Any) -> Codec:

@@ -12,11 +12,12 @@ and no byte arrives. See `TimeLimit` for how a busy or stopped process differs f
 import enum
 import itertools
 from collections import deque
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable
+from typing import Any, NamedTuple, ParamSpec, Self, TypeVar
 
-from ..errors import OTHER, Cause
+from ..errors import OTHER, Cause, DibsError
 from .capabilities import by_script
-from .causes import code_of_reply
+from .causes import SENTENCES, code_of_reply
 from .request import Abandoned, Reply, Request, first_error
 
 PROBE_EVERY = 0.1
@@ -105,6 +106,26 @@ class Outage(Exception):
         """What happened: a sentence with a code; pass it on as it is."""
         self.sent = sent
         """True: the request may have reached the server; what it did there is not known."""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def interpret(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What *read* makes of a reply. Outage: it is not one that the request can have.
+
+    A broken server or proxy sent it, or it belongs to another request: whether this one was
+    executed is not known.
+    """
+    try:
+        return read(*args, **kwargs)
+    except (DibsError, Outage):
+        raise
+    except Exception as error:
+        # Not its message, which may quote the reply.
+        detail = f"{SENTENCES['protocol']} ({type(error).__name__})"
+        raise Outage(detail, sent=True, code="protocol") from None
 
 
 SLICES = 16

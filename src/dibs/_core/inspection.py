@@ -3,16 +3,19 @@
 import hashlib
 import math
 import re
-from typing import Final, Literal, NamedTuple, get_args
+from collections import Counter
+from typing import Final, Literal, NamedTuple, TypeVar, get_args
 
 from ..errors import UsageError
 from .cache import load_lock_key
 from .capabilities import Engine, run_whole_script
+from .causes import cause_for
 from .codec import FAILURE, MARK, unframe
+from .connection import Outage
 from .keys import companion_key, hash_tag, is_text
 from .lease import holder_in, note_in, parts_of, release_request, secret_of, worker_in
 from .once import read_record, since_in
-from .request import ErrorReply, Reply, Request, pack
+from .request import ErrorReply, OddReply, Reply, Request, pack
 from .schedule import KEPT_MS, NEW, read_last, records_key
 from .schedule import read_record as read_fire
 from .watch import WaitingProcess, notes_request, read_notes
@@ -191,8 +194,15 @@ def is_denied(reply: Reply) -> bool:
 
 
 def classify(namespace: str, reading: KeyReading, now: float) -> KeyInfo:
-    """What a key is. *now*: the server's clock."""
+    """What a key is. *now*: the server's clock. One bad record must not hide the others."""
     key = _name(namespace, reading.key)
+    try:
+        return _classified(namespace, key, reading, now)
+    except Exception:
+        return KeyInfo(key, "foreign", "unreadable")
+
+
+def _classified(namespace: str, key: str, reading: KeyReading, now: float) -> KeyInfo:
     if is_denied(reading.kind) or is_denied(reading.values):
         return KeyInfo(key, "foreign", "denied")
     pttl, *rest = reading.values
@@ -343,6 +353,13 @@ def _age(since: float, now: float) -> float | None:
 
 def with_companions(entry: KeyInfo, replies: list[Reply]) -> KeyInfo:
     """*entry* with its fence and who loads it, from the replies to `companions_request`."""
+    try:
+        return _with_companions(entry, replies)
+    except Exception:
+        return entry
+
+
+def _with_companions(entry: KeyInfo, replies: list[Reply]) -> KeyInfo:
     time, fence, lock, notes, records = replies
     number = int(fence) if isinstance(fence, bytes) and fence.isdigit() else entry.fence
     loading = holder_in(lock) if entry.kind == "cached" else None
@@ -353,6 +370,25 @@ def with_companions(entry: KeyInfo, replies: list[Reply]) -> KeyInfo:
     if entry.kind == "lease" and entry.fence is not None:
         return entry._replace(age=_age(entry.fence / 1e6, read_time(replies[0])))
     return entry
+
+
+C = TypeVar("C")
+_MOST_REPEATS = 10
+"""A table that is resized may repeat a cursor; not so often."""
+
+
+class Scan:
+    """The cursors of one look through a server: it must come to an end."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[object] = Counter()
+
+    def advanced(self, cursor: C) -> C:
+        """*cursor*. Outage: it comes back again and again."""
+        self._seen[cursor] += 1
+        if self._seen[cursor] > _MOST_REPEATS:
+            raise Outage(cause_for("protocol", "the server's SCAN does not end"), sent=True)
+        return cursor
 
 
 def read_time(reply: Reply) -> float:
@@ -416,7 +452,7 @@ def read_scan(replies: list[Reply]) -> tuple[bytes, list[bytes], float]:
             names = [key for key in keys if isinstance(key, bytes)]
             return cursor, list(dict.fromkeys(names)), read_time(time)
         case _:
-            return b"0", [], 0.0
+            raise OddReply
 
 
 def type_request(key: bytes) -> Request:
@@ -453,7 +489,8 @@ def next_node(nodes: list[str], cursor: str) -> tuple[str, bytes, str | None]:
 
 def is_cut(reply: Reply) -> bool:
     """Whether a value may be longer than what was read of it."""
-    return isinstance(reply, list) and isinstance(reply[-1], bytes) and len(reply[-1]) >= HEAD
+    last = reply[-1] if isinstance(reply, list) and reply else None
+    return isinstance(last, bytes) and len(last) >= HEAD
 
 
 def length_request(key: bytes) -> Request:
@@ -507,7 +544,7 @@ def read_members(reply: Reply) -> tuple[bytes, list[bytes]]:
         case [bytes(cursor), list(members)]:
             return cursor, [member for member in members[::2] if isinstance(member, bytes)]
         case _:
-            return b"0", []
+            raise OddReply
 
 
 def read_info(reply: Reply) -> dict[str, str]:

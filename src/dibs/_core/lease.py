@@ -12,7 +12,7 @@ from .capabilities import Engine, run_script, run_whole_script
 from .causes import code_of_reply
 from .keys import companion_key, milliseconds, public_name
 from .options import HoldOptions
-from .request import SIZE, ErrorReply, Reply, Request, pack
+from .request import SIZE, ErrorReply, OddReply, Reply, Request, pack, parts_in
 from .unit import Unit
 
 FENCE_LIFE = 3600.0
@@ -341,6 +341,8 @@ def parts_of(value: bytes) -> ValueParts:
 
 
 def _holding(value: Reply, pttl: Reply) -> Holding:
+    if not isinstance(value, bytes):
+        raise OddReply
     # PTTL: -2 gone meanwhile, -1 another program set it without a ttl.
     remaining = (
         pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else math.inf if pttl == -1 else 0.0
@@ -483,8 +485,7 @@ def read_permit(replies: list[Reply], token: bytes) -> Won | AllTaken:
         return WON
     if isinstance(reply, int):
         return Won(reply)
-    assert isinstance(reply, list)
-    first, pttl, greatest = reply
+    first, pttl, greatest = parts_in(reply)
     refusal = AllTaken(_seconds(pttl), holder_in(first))
     refusal.greatest = greatest if isinstance(greatest, bytes) else b""
     return refusal
@@ -557,9 +558,9 @@ def peek_permits(key: bytes) -> Request:
 
 def read_peek_permits(reply: Reply) -> Holding | None:
     """The holder; None: the key is free."""
-    if not isinstance(reply, list):
+    if reply is None:
         return None
-    token, pttl = reply
+    token, pttl = parts_in(reply)
     return Holding(_seconds(pttl), holder_in(token))
 
 

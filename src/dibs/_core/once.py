@@ -19,7 +19,7 @@ The end is one decision for submissions, jobs and fires; the caller does the I/O
 import math
 import re
 from typing import Any, Literal, NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote_to_bytes
 
 from ..errors import Duplicate, Mismatch, Source, UsageError
 from .capabilities import Engine, run_whole_script
@@ -30,7 +30,7 @@ from .done import Recorded
 from .keys import milliseconds
 from .lease import WON, HoldCall, Won, note_in, parts_of, secret_of
 from .options import After, ClaimOptions, OnError, Work
-from .request import ErrorReply, Reply, Request, pack
+from .request import REPEATED, ErrorReply, OddReply, Reply, Request, pack
 
 State = Literal["running", "done"]
 How = Literal["returned", "raised", "cancelled", "released", "handed_over"]
@@ -103,7 +103,7 @@ _NOT_QUOTED = "!$&'()*+,-./:;=?@_"
 
 def done_record(running: bytes, result: bytes) -> bytes:
     """What takes the claim's place: who was first, with which payload, and what came of it."""
-    secret, fingerprint, _ = running.split(b" ", 2)
+    secret, fingerprint = secret_of(running), fingerprint_in(running)
     note = note_in(running)
     # Before the fingerprint, because that is the last word for every version.
     # As little as possible is quoted: a record that is longer than its claim loses the note.
@@ -141,6 +141,8 @@ def read_claim(replies: list[Reply], record: bytes) -> Won | ExistingClaim:
     value, pttl = replies
     if value is None or value == record:
         return WON
+    if not isinstance(value, bytes):
+        raise OddReply
     return read_record(value, pttl / 1000 if isinstance(pttl, int) and pttl != -1 else math.inf)
 
 
@@ -152,7 +154,7 @@ def read_record(value: Reply, left: float) -> ExistingClaim:
         return ExistingClaim("running", left, fingerprint, since, note=note_in(data), value=data)
     head, _, result = data.partition(b"\n")
     words = head.split(b" ")
-    note = unquote(words[3].decode()) if len(words) > 4 else None
+    note = unquote_to_bytes(words[3]).decode(errors="replace") if len(words) > 4 else None
     return ExistingClaim("done", left, words[-1], result=result, note=note)
 
 
@@ -394,13 +396,17 @@ def write_request(
     return Request(run_whole_script("once_record", [key], *words), 1, key)
 
 
-def read_write(record: ClaimRecord, value: bytes, reply: Reply) -> Met:
-    """What a write of *value* has met."""
+def read_write(write: RecordWrite, record: ClaimRecord, value: bytes, reply: Reply) -> Met:
+    """What a *write* of *value* has met."""
     if read_complete(reply, record.claim, value):
         return WRITTEN
     if type(reply) is int and reply > 1:
         return Met("free", reply)
-    return Met("free") if reply in (None, -2) else TAKEN
+    if reply in (None, -2) and write.free_until is None and not write.forced:
+        return Met("free")
+    if reply in (0, REPEATED) or isinstance(reply, bytes):
+        return TAKEN
+    raise OddReply  # a free key without the clock would be written again, and again
 
 
 class DoneRequest(Request):

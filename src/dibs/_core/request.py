@@ -41,6 +41,17 @@ class ErrorReply(Exception):
         return str(self).partition(" ")[0]
 
 
+class OddReply(Exception):
+    """A reply that no server gives to this request: its reader cannot say what happened."""
+
+
+def parts_in(reply: "Reply") -> list["Reply"]:
+    """The parts of a reply that has some. OddReply: it has none."""
+    if not isinstance(reply, list):
+        raise OddReply
+    return reply
+
+
 Reply = (
     bytes | int | float | str | bool | list["Reply"] | dict["Reply", "Reply"] | ErrorReply | None
 )
@@ -122,9 +133,17 @@ MORE = object()
 """What the reply parser says when it needs more bytes. Not None, not False: those are replies."""
 
 
+class ProtocolError(ConnectionError):
+    """The server sent bytes that are no reply."""
+
+
+PARSER_ERRORS = (TypeError, ValueError, OverflowError)
+"""What a parser raises besides, as for a map with a list as a key."""
+
+
 def reply_parser() -> Any:
     """A parser of replies. An error reply comes out as a value, an `ErrorReply`."""
-    return hiredis.Reader(protocolError=ConnectionError, replyError=ErrorReply, notEnoughData=MORE)
+    return hiredis.Reader(protocolError=ProtocolError, replyError=ErrorReply, notEnoughData=MORE)
 
 
 # ---- pending requests

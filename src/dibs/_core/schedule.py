@@ -1,6 +1,7 @@
 """Schedules: cron expressions, fires, and the record of the last one."""
 
 import inspect
+import re
 from bisect import bisect_left
 from calendar import monthrange
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from ..errors import UsageError
 from .capabilities import run_script, run_whole_script
 from .keys import Seconds, companion_key, expand, milliseconds, seconds
 from .options import HoldOptions, OutagePolicy, Settings
-from .request import Reply, Request, pack
+from .request import OddReply, Reply, Request, pack, parts_in
 
 MOST_COUNTED = 1000
 """Fires are counted up to this number."""
@@ -549,12 +550,11 @@ def look_request(key: bytes) -> Request:
     return Request(run_script("schedule_look", [key]), 1, key)
 
 
-def read_look(reply: Reply, server_time: Callable[[int], int]) -> Look | None:
-    """What the store knows; None: it was not asked, because of an outage."""
-    if not isinstance(reply, list):
-        return None
-    record, time = reply
-    assert isinstance(time, int)
+def read_look(reply: Reply, server_time: Callable[[int], int]) -> Look:
+    """What the store knows."""
+    record, time = parts_in(reply)
+    if not isinstance(time, int):
+        raise OddReply
     now = server_time(time)
     return Look(plausible(read_last(record), now), now)
 
@@ -613,13 +613,17 @@ def lease_name(last_key: bytes) -> str:
     return companion_key(b"scheduled:", last_key).decode()
 
 
+_NUMBER = re.compile("[0-9]{1,15}")
+"""Milliseconds; longer ones would be no time."""
+
+
 def read_record(value: bytes) -> FireRecord | None:
     """A fire that is over; None: *value* is no record."""
     fire, *words = value.decode(errors="replace").split(" ")
-    if not fire.isdecimal():
+    if not _NUMBER.fullmatch(fire):
         return None
     match words:
-        case [holder, outcome, began, took] if began.isdecimal() and took.isdecimal():
+        case [holder, outcome, began, took] if _NUMBER.fullmatch(began) and _NUMBER.fullmatch(took):
             return FireRecord(int(fire), Run(holder, outcome, int(began), int(took)))
         case _:
             return FireRecord(int(fire), None)
@@ -640,8 +644,8 @@ def kept_ms(rule: FireRule, fire: int) -> int:
 
 def read_last(reply: Reply) -> int | None:
     """The last fire that is over; None: the store knows none."""
-    digits = reply.partition(b" ")[0] if isinstance(reply, bytes) else b""
-    return int(digits) if digits.isdigit() else None
+    word = reply.partition(b" ")[0].decode(errors="replace") if isinstance(reply, bytes) else ""
+    return int(word) if _NUMBER.fullmatch(word) else None
 
 
 def plausible(last: int | None, now: int) -> int | None:

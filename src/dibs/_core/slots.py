@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from .connection import Outage, Outbox
 from .keys import SLOTS
-from .request import ErrorReply, Reply, Request, commands_in, pack
+from .request import ErrorReply, OddReply, Reply, Request, commands_in, pack
 
 ASK_SLOTS = Request(pack("CLUSTER", "SLOTS"), 1, b"")
 UNKNOWN_HOST = "?"
@@ -73,7 +73,7 @@ def read_slots(reply: Reply, source: Node) -> list[Range]:
     slots: list[Range] = []
     for entry in reply if isinstance(reply, list) else []:
         match entry:
-            case [int(start), int(end), [host, int(port), *more], *_]:
+            case [int(start), int(end), [host, int(port), *more], *_] if 0 <= start <= end < SLOTS:
                 name = _text(host)
                 if name == UNKNOWN_HOST:
                     name = _address(more)
@@ -115,6 +115,8 @@ def read_redirect(error: ErrorReply | None, source: Node) -> Redirect | None:
     _, slot, address = str(error).split(" ")[:3]
     host, _, port = address.rpartition(":")
     node = Node(host or source.host, int(port))
+    if not 0 <= int(slot) < SLOTS:
+        raise OddReply
     return Moved(int(slot), node) if error.code == "MOVED" else Ask(int(slot), node)
 
 

@@ -13,7 +13,7 @@ from .capabilities import run_script
 from .keys import LONGEST_TTL, Seconds, seconds
 from .lease import secret_of
 from .options import OutagePolicy, Settings
-from .request import Reply, Request
+from .request import OddReply, Reply, Request
 
 MOST_CALLS = 1_000_000
 """The most that `limit` and `burst` may say."""
@@ -93,4 +93,4 @@ def read_throttle(reply: Reply) -> Throttling:
         case [int(counted), int(left), int(us)]:
             return Throttling(counted == 1, left, us / _MICRO)
         case _:
-            raise UsageError("the server answered a throttle with something else")
+            raise OddReply

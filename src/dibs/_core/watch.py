@@ -115,6 +115,10 @@ def watch_request(key: bytes) -> Request:
     return Request(pack("PTTL", key), 1, key)
 
 
+_LONGEST_MS = 2**63
+"""No server answers more; a number without a limit would be too long for a float."""
+
+
 def read_watch(answer: Tracked) -> Watching:
     """How long it is held, and whether its change will be pushed."""
     pttl = answer.replies[0]
@@ -122,7 +126,8 @@ def read_watch(answer: Tracked) -> Watching:
         return Watching(math.inf, tracked=False)  # refused: all we can do is try every now and then
     if pttl == -2:
         return Watching(0.0, tracked=False)
-    return Watching(math.inf if pttl < 0 else pttl / 1000, tracked=answer.tracked)
+    is_endless = pttl < 0 or pttl > _LONGEST_MS
+    return Watching(math.inf if is_endless else pttl / 1000, tracked=answer.tracked)
 
 
 def read_push(push: list[Reply]) -> list[bytes] | None:

@@ -27,6 +27,8 @@ _TITLES = {400: "Invalid request", 413: "Request too large"}
 _NO_GUARANTEE = "It cannot be known right now whether this was submitted before."
 _RUNNING = 10.0
 """Seconds after which a client may ask again whether a running request has ended."""
+_DECOMPRESSED = 64
+"""How many times `most` a stored response may have, decompressed."""
 _BUSY = "Another request is working on this."
 _NOT_NOW = "This attempt was not processed; try again soon."
 """An earlier one may have been."""
@@ -36,7 +38,7 @@ _NO_LEASE = "It cannot be known right now whether another request is working on 
 
 def replay(policy: Policy, stored: Response, accept_encoding: str | None = None) -> Response:
     """The stored response, marked as a replay, in a coding that the client accepts."""
-    response = readable(stored, accept_encoding)
+    response = readable(stored, accept_encoding, _DECOMPRESSED * policy.most)
     if response is None:
         detail = "The stored response has a content coding that this client does not accept."
         return _problem(policy, 409, "already-done", "Already processed", detail, state="done")

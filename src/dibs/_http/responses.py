@@ -6,6 +6,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from .._core.codec import decompressed
+
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
 _loads = json.JSONDecoder().decode
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
@@ -189,8 +191,10 @@ class Recording:
 # ---- content codings
 
 
-def readable(stored: Response, accept_encoding: str | None) -> Response | None:
+def readable(stored: Response, accept_encoding: str | None, most: int) -> Response | None:
     """*stored* in a coding that the client accepts, decompressed if need be; None: impossible.
+
+    That is also one with more than *most* bytes: who asks for it could fill the memory.
 
     A middleware that compresses may run inside of the guard; then the compressed body is stored. A
     client that sends no Accept-Encoding accepts any coding (RFC 9110, 12.5.3). But if the first
@@ -206,7 +210,7 @@ def readable(stored: Response, accept_encoding: str | None) -> Response | None:
         is_accepted = _accepts(accept_encoding, coding)
     if is_accepted:
         return stored
-    plain = _decompressed(coding, stored.body)
+    plain = _decompressed(coding, stored.body, most)
     if plain is None:
         return None
     headers = tuple([line for line in stored.headers if line[0] != "content-encoding"])
@@ -223,22 +227,25 @@ def _accepts(accept_encoding: str, coding: str) -> bool:
     return weights.get(coding, weights.get(alias, weights.get("*", False)))
 
 
-def _decompressed(coding: str, body: bytes) -> bytes | None:
+_MOST_MEMBERS = 1000
+
+
+def _decompressed(coding: str, body: bytes, most: int) -> bytes | None:
     """The whole body: gzip may consist of several members (RFC 1952, 2.2). None: not readable."""
     if coding not in ("gzip", "x-gzip", "deflate"):
         return None
     plain: list[bytes] = []
-    while True:
+    for _ in range(_MOST_MEMBERS):
         member = zlib.decompressobj(32 + zlib.MAX_WBITS)  # a header of gzip or of zlib
         try:
-            plain.append(member.decompress(body))
-        except zlib.error:
+            plain.append(decompressed(body, most, member))
+        except (zlib.error, ValueError):
             return None
-        if not member.eof:
-            return None
+        most -= len(plain[-1])
         body = member.unused_data.lstrip(b"\0")  # padding after a member is allowed
         if not body or coding == "deflate":
             return b"".join(plain)
+    return None
 
 
 # ---- the stored form

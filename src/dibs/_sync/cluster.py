@@ -10,7 +10,14 @@ from itertools import repeat
 from typing import Any
 
 from .._core.capabilities import Engine, common_engine
-from .._core.connection import Breaker, Limits, Outage, TimeLimit, worth_repeating
+from .._core.connection import (
+    Breaker,
+    Limits,
+    Outage,
+    TimeLimit,
+    interpret,
+    worth_repeating,
+)
 from .._core.request import ErrorReply, Request, first_error
 from .._core.slots import (
     ASK_SLOTS,
@@ -204,7 +211,7 @@ class ClusterMap(ABC):
         """Use the map of that node. False: it knows no slots. Outage, UsageError: no answer."""
         route = self._route(node)
         route.transport.ready(now)
-        slots = read_slots(route.transport.send(ASK_SLOTS, now), node)
+        slots = interpret(read_slots, route.transport.send(ASK_SLOTS, now), node)
         if slots:
             self._read_map(slots)
             self._learn(route)
@@ -416,8 +423,8 @@ class ClusterTransport(ClusterMap):
                 self._moving.add(redirect.slot)
                 there = self._route(redirect.node)
                 replies = self._send_to(there, asking(request), monotonic())
-                reply = read_asked(replies, request)
-                if read_redirect(first_error(reply), there.node) is None:
+                reply = interpret(read_asked, replies, request)
+                if interpret(read_redirect, first_error(reply), there.node) is None:
                     return reply
             route = self._next(redirect, request.key)
             reply = self._send_to(route, request, monotonic())
@@ -427,7 +434,7 @@ class ClusterTransport(ClusterMap):
 
     def _redirect(self, reply: Any, route: Route) -> Redirect | None:
         """Where *reply* says that the key is; None: it was served."""
-        answer = read_redirect(first_error(reply), route.node)
+        answer = interpret(read_redirect, first_error(reply), route.node)
         redirect = with_host(answer, list(self._routes))
         if redirect is not answer and isinstance(redirect, TryAgain):
             self.reconnect()
@@ -527,7 +534,7 @@ class ClusterTransport(ClusterMap):
         except (Outage, UsageError) as error:
             reply = self._failed(error, route, request, now)
             return Tracked(reply if request.replies > 1 else [reply], tracked=False)
-        if read_redirect(first_error(answer.replies), route.node) is None:
+        if interpret(read_redirect, first_error(answer.replies), route.node) is None:
             return answer
         # It is elsewhere, or about to be: no push will come, the caller looks again.
         route.transport.unwatch(request.key, wake)

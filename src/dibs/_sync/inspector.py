@@ -10,6 +10,7 @@ from .._core.inspection import (
     KeyReading,
     Page,
     ReleaseOutcome,
+    Scan,
     ServerInfo,
     classify,
     companions_request,
@@ -72,9 +73,13 @@ class Inspector:
         Keys that exist all the time come at least once, others perhaps. A page may be empty.
         """
         cursor: str | None = ""
+        scan = Scan()
         while cursor is not None:
             page = self.page(pattern, cursor=cursor, count=count)
-            cursor = page.cursor
+            try:
+                cursor = scan.advanced(page.cursor)
+            except Outage as outage:
+                raise Unavailable(outage.cause, _NAME) from None
             yield page
 
     def page(self, pattern: str = "*", *, cursor: str = "", count: int = SCAN_COUNT) -> Page:
@@ -87,7 +92,8 @@ class Inspector:
         here, start, following = next_node(list(nodes), cursor)
         request = scan_request(start, pattern_for(self._namespace, pattern), count)
         try:
-            scan_cursor, keys, clock = read_scan(self._ask_node(nodes[here], request))
+            replies = self._ask_node(nodes[here], request)
+            scan_cursor, keys, clock = self._store.read(read_scan, replies)
             entries = self._entries(keys, clock)
         except Outage as outage:
             if len(nodes) == 1:
@@ -144,11 +150,13 @@ class Inspector:
         """
         matches: list[str] = []
         for node in (self._nodes()).values():
-            cursor = b""
+            cursor, scan = b"", Scan()
             while cursor != b"0" and len(matches) < most:
                 request = scan_request(cursor or b"0", pattern_for("", pattern), 1000)
                 try:
-                    cursor, keys, _ = read_scan(self._ask_node(node, request))
+                    replies = self._ask_node(node, request)
+                    cursor, keys, _ = self._store.read(read_scan, replies)
+                    scan.advanced(cursor)
                 except Outage as outage:
                     raise Unavailable(outage.cause, _NAME) from None
                 matches += [key.decode(errors="backslashreplace") for key in keys]
@@ -168,7 +176,8 @@ class Inspector:
             companions = self._store.transport.send(
                 companions_request(self._namespace, data), now
             )
-            entries = self._entries([data], read_time(companions[0]))
+            clock = self._store.read(read_time, companions[0])
+            entries = self._entries([data], clock)
         except Outage as outage:
             raise Unavailable(outage.cause, _NAME) from None
         return with_companions(entries[0], companions) if entries else None
@@ -208,10 +217,11 @@ class Inspector:
     def _release_permit(
         self, key: bytes, is_meant: Callable[[bytes], bool]
     ) -> ReleaseOutcome:
-        cursor = b""
+        cursor, scan = b"", Scan()
         while cursor != b"0":
             reply: Reply = self._store.ask(member_request(key, cursor or b"0"), monotonic())
-            cursor, members = read_members(reply)
+            cursor, members = self._store.read(read_members, reply)
+            scan.advanced(cursor)
             for member in filter(is_meant, members):
                 reply = self._store.ask(release_permit(key, member, 0.0), monotonic())
                 return "released" if reply == 1 else "free"
@@ -227,7 +237,7 @@ class Inspector:
         for name, node in (self._nodes()).items():
             try:
                 reply = self._ask_node(node, request)
-                facts.append(ServerInfo(name, read_info(reply)))
+                facts.append(ServerInfo(name, self._store.read(read_info, reply)))
             except Outage as outage:
                 silent = outage
         if silent is not None and not facts:

@@ -109,7 +109,8 @@ def _rename_permit(leases: Leases, lease: LeaseState, ttl: float) -> bytes:
     try:
         now, _ = leases.store.opened()
         request = give_permit_request(lease, secret, milliseconds(ttl), until)
-        outcome = read_resume(leases.store.ask(request, now), call.options)
+        reply = leases.store.ask(request, now)
+        outcome = leases.store.read(read_resume, reply, call.options)
     except Outage as outage:
         leases.events.emit("outage", call.name, cause=outage.cause)
         if is_closed:
@@ -174,6 +175,7 @@ def resume(leases: Leases, call: HoldCall, secret: bytes) -> LeaseState | HeldEl
         now, engine = store.opened()
         must_allow(engine, "renew" if call.options.limit is None else "limit")
         replies = store.ask(resume_request(call.key, call.options, secret, token), now)
+        outcome = store.read(read_resume, replies, call.options)
     except Outage as outage:
         if outage.sent:
             _hand_back(leases, call, secret, token)
@@ -184,7 +186,6 @@ def resume(leases: Leases, call: HoldCall, secret: bytes) -> LeaseState | HeldEl
         # Cancelled, or a signal handler raised: it may be ours, and would not be released.
         _hand_back(leases, call, secret, token)
         raise
-    outcome = read_resume(replies, call.options)
     if isinstance(outcome, HeldElsewhere):
         return outcome
     lease = LeaseState(call, outcome.value, now)

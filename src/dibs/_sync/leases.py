@@ -12,6 +12,7 @@ from .._core.causes import cause_for
 from .._core.connection import Outage
 from .._core.keys import milliseconds
 from .._core.lease import (
+    WON,
     HoldCall,
     Holding,
     LeaseState,
@@ -163,6 +164,8 @@ class Leases:
             replies = store.transport.send(request, now)
             if type(replies[0]) is ErrorReply:
                 replies = store.check_reply(request, replies, now)
+            # Nothing in its place: it was free, and there is no fence.
+            outcome = WON if replies[0] is None else store.read(read, replies, token)
         except Outage as outage:
             if outage.sent:
                 self.release_later(call, token)
@@ -177,16 +180,12 @@ class Leases:
             # Cancelled, or a signal handler raised: the key may be ours, and would not be released.
             self.release_later(call, token)
             raise
-        fence = None
-        if replies[0] is not None:  # it was not free, or there is a fence
-            outcome = read(replies, token)
-            if not isinstance(outcome, Won):
-                if store.transport.may_arrive_late:
-                    self.release_later(call, token)
-                return outcome
-            fence = outcome.fence
+        if not isinstance(outcome, Won):
+            if store.transport.may_arrive_late:
+                self.release_later(call, token)
+            return outcome
         lease = LeaseState(call, token, now)
-        lease.fence = fence
+        lease.fence = outcome.fence
         self.enter(lease, now)
         if monotonic() >= lease.deadline:
             try:
@@ -271,7 +270,7 @@ class Leases:
         request = keep_request(engine, lease, lease.token, milliseconds(until - now))
         lease.asked_until = until  # a renewal that overtakes the reply must not cut it short
         try:
-            is_ours = read_extend(self.store.ask(request, now))
+            is_ours = self.store.read(read_extend, self.store.ask(request, now))
         finally:
             lease.asked_until = 0.0
         if is_ours:
@@ -321,7 +320,8 @@ class Leases:
             reply = store.transport.send(request, now)
             if type(reply) is ErrorReply:
                 reply = store.check_reply(request, reply, now)
-            given = (reply in (1, REPEATED) or read_extend(reply)) and not was_lost
+            given = reply in (1, REPEATED) or store.read(read_extend, reply)
+            given = given and not was_lost
             lease.is_lost = not given
             if given and lease.stays_until > now:
                 self._keep(lease)
@@ -418,7 +418,7 @@ class Leases:
             reply = self.store.transport.send(request, now)
             if type(reply) is ErrorReply:
                 reply = self._served(request, reply, now)
-            return read_complete(reply, record.claim, value)
+            return self.store.read(read_complete, reply, record.claim, value)
         except (Outage, UsageError):
             return False
         except BaseException:  # cancelled, or a signal handler raised
@@ -437,7 +437,7 @@ class Leases:
                 reply = store.transport.send(request, now)
                 if type(reply) is ErrorReply:
                     reply = self._served(request, reply, now)
-                met = read_write(record, value, reply)
+                met = store.read(read_write, write, record, value, reply)
             except (NoRoom, UsageError) as error:
                 met, refusal = REFUSED, refusal or error
             step = next_write(record, write, met)
@@ -576,8 +576,10 @@ def peek(leases: Leases, key: bytes, name: str) -> Holding | None:
         request = peek_request(key)
         replies = store.transport.send(request, now)
         if is_wrong_type(replies[0]):
-            return read_peek_permits(store.ask(peek_permits(key), now))
+            reply = store.ask(peek_permits(key), now)
+            return store.read(read_peek_permits, reply)
         replies = store.check_reply(request, replies, now)
+        holding = store.read(read_peek, replies)
     except Outage as outage:
         leases.events.emit("outage", name, cause=outage.cause)
         if store.is_disabled:
@@ -585,4 +587,4 @@ def peek(leases: Leases, key: bytes, name: str) -> Holding | None:
         raise Unavailable(outage.cause, name) from None
     if lease is not None:
         leases.found(lease, replies[0])
-    return read_peek(replies)
+    return holding

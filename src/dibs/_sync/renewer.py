@@ -186,7 +186,7 @@ class Renewer:
             reply = self._store.ask(request, now)
         finally:
             lease.asked_until = 0.0
-        is_ours = read_complete(reply, before, value)
+        is_ours = self._store.read(read_complete, reply, before, value)
         if is_ours:
             lease.became(value)
         elif lease.token == before:  # else it was changed again, meanwhile
@@ -363,7 +363,7 @@ class Renewer:
     ) -> None:
         """The value of the key is being changed: what was said of *token* may not be true."""
         if successor is not None and successor == lease.successor:
-            if not read_complete(reply, token, successor):
+            if not self._store.read(read_complete, reply, token, successor):
                 self._lose(lease, _TAKEN)
                 return
             lease.became(successor)
@@ -372,7 +372,7 @@ class Renewer:
     def _read(self, lease: LeaseState, ttl: float, reply: Any, now: float) -> None:
         if lease.is_over:
             return
-        if isinstance(reply, UsageError) or not read_extend(reply):
+        if isinstance(reply, UsageError) or not self._store.read(read_extend, reply):
             refused = isinstance(reply, UsageError)
             self._lose(lease, cause_for("denied", str(reply)) if refused else _TAKEN)
             return

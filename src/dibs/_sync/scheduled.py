@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from .._core.causes import cause_for
 from .._core.connection import Outage
@@ -48,6 +48,8 @@ from .entered import Entered
 from .lease import Hold, Lease
 from .leases import Leases
 from .spans import run_in_span
+
+R = TypeVar("R")
 
 
 class Fire(NamedTuple):
@@ -297,7 +299,7 @@ class Runner:
 
         def read(replies: list[Reply], token: bytes) -> Won | Holding:
             self._looked_at = self._learn(replies.pop(), since)
-            return read_acquire(replies, token)
+            return self._leases.store.read(read_acquire, replies, token)
 
         look = look_request(self._scheduled.last_key)
         outcome = self._leases.acquire(call, None, read, look)
@@ -364,7 +366,7 @@ class Runner:
         self._last = latest = scheduled.rule.latest(clock.now() - elapsed)
         kept = kept_ms(scheduled.rule, latest)
         request = register_request(scheduled.last_key, latest, self._holder, kept)
-        if has_begun(self._ask(request)):
+        if self._ask(request, has_begun):
             message = "%s: a new schedule, Redis has no record of it: nothing is made up"
             _log.info(message, scheduled.key)
 
@@ -375,14 +377,13 @@ class Runner:
         "open", it is that of this machine.
         """
         since = monotonic()
-        now = self._learn(self._ask(look_request(self._scheduled.last_key)), since)
+        learn = functools.partial(self._learn, since=since)
+        now = self._ask(look_request(self._scheduled.last_key), learn)
         return self._clock.now() if now is None else now
 
-    def _learn(self, reply: Reply, since: float) -> int | None:
-        """What the reply to a look that was sent after *since* says; None: nothing."""
-        look = read_look(reply, self._clock.server_time)
-        if look is None:
-            return None
+    def _learn(self, reply: Reply, since: float) -> int:
+        """What time it is, by the reply to a look that was sent after *since*."""
+        look = self._leases.store.read(read_look, reply, self._clock.server_time)
         self._clock.compare(look.now, since)
         if look.last is not None and (self._last is None or look.last > self._last):
             self._last, self._awaited, self._before = look.last, None, None
@@ -416,11 +417,15 @@ class Runner:
         if state.is_undelivered:
             _log.warning("%s: the end of a fire is recorded when Redis is back", scheduled.key)
 
-    def _ask(self, request: Request) -> Any:
-        """The reply; None: Redis is unavailable, the policy is "open". Unavailable: "closed"."""
+    def _ask(self, request: Request, read: Callable[[Reply], R]) -> R | None:
+        """What *read* returns; None: Redis is unavailable, the policy is "open".
+
+        Unavailable: "closed".
+        """
+        store = self._leases.store
         try:
-            now, _ = self._leases.store.opened()
-            return self._leases.store.ask(request, now)
+            now, _ = store.opened()
+            return store.read(read, store.ask(request, now))
         except Outage as outage:
             policy = self._scheduled.options.lease.on_outage
             self._leases.store.outage(self._scheduled.key, outage.cause, policy)

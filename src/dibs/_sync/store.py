@@ -6,11 +6,11 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .._core.capabilities import Engine, ScriptMemory, by_script, with_scripts, with_scripts_once
 from .._core.causes import cause_for
-from .._core.connection import Limits, Outage
+from .._core.connection import Limits, Outage, interpret
 from .._core.lease import SetExpiry, mistake, store_is_out
 from .._core.options import OutagePolicy
 from .._core.request import Request, deciding_error
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from .disabled import DisabledTransport
     from .embedded import EmbeddedServer
     from .sentinel import Sentinels
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 CLOSED = "this Dibs is closed and cannot be opened again: make another one"
 _DISABLED = (
@@ -151,6 +154,18 @@ class Store:
         )
 
     # ---- replies
+
+    def read(self, read: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """What *read* makes of a reply: the one place where a verb reads any.
+
+        Outage: it cannot be read. What else is under way on that connection is asked on another.
+        """
+        try:
+            return interpret(read, *args, **kwargs)
+        except Outage as outage:
+            if outage.cause.code == "protocol":
+                self._react("reconnect")
+            raise
 
     def _given_scripts(
         self, requests: list[Request], replies: list[Any], now: float

@@ -19,7 +19,7 @@ from redis.exceptions import (
 
 from .._core.causes import cause_for, code_of_reply
 from .._core.lease import mistake
-from .._core.request import ErrorReply
+from .._core.request import ErrorReply, ProtocolError
 from ..errors import Cause, UsageError
 from . import redis_internals
 
@@ -225,6 +225,7 @@ _BY_TYPE: tuple[tuple[type[BaseException], str], ...] = (
     (socket.gaierror, "dns"),
     (ConnectionRefusedError, "refused"),
     (FileNotFoundError, "refused"),  # a unix socket
+    (ProtocolError, "protocol"),
     (ConnectionError, "disconnected"),  # reset, aborted, broken pipe
     (EOFError, "disconnected"),
     (AuthenticationError, "auth"),
@@ -234,6 +235,7 @@ _BY_TYPE: tuple[tuple[type[BaseException], str], ...] = (
 _BY_NAME = {
     "MasterNotFoundError": "no_master",
     "BusyLoadingError": "loading",
+    "InvalidResponse": "protocol",
     "ReadOnlyError": "readonly",
     "MaxClientsError": "max_clients",
     "TimeoutError": "connect",  # redis-py has one of its own

@@ -66,7 +66,7 @@ async def open_async(
 async def _open_async_as(
     dialect: Dialect, connection: Any, make: Callable[[Any], C], *, ending: bool
 ) -> C:
-    with redis_internals.aborted_on_failure(connection):
+    with redis_internals.aborted_on_failure(connection), redis_internals.reading_handshake():
         await connection.connect()
     opened = make(connection)
     try:
@@ -107,7 +107,8 @@ def _open_for_threads_as(
     dialect: Dialect, connection: Any, limits: Limits, *, ending: bool
 ) -> ThreadConnection:
     try:
-        connection.connect()
+        with redis_internals.reading_handshake():
+            connection.connect()
     except CONNECTION_ERRORS as error:
         redis_internals.close_failed_socket(error)
         raise

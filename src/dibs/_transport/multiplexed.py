@@ -17,8 +17,10 @@ from .._core.causes import cause_for
 from .._core.connection import PROBE_EVERY, Breaker, Limits, Next, TimeLimit, pause_after
 from .._core.multiplexer import Multiplexer, Redelivery
 from .._core.request import (
+    PARSER_ERRORS,
     Channel,
     Pending,
+    ProtocolError,
     Reply,
     Request,
     apart,
@@ -153,10 +155,10 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
         try:
             self._parser.feed(data, 0, size)
             self.receive(self._parser.gets, self._on_push)
-        except (ConnectionError, IndexError) as error:
+        except (ConnectionError, IndexError, *PARSER_ERRORS) as error:
             # Bytes that are no reply, or a reply to nothing: it cannot be trusted any more.
             self.abort()
-            self._on_lost(self, error)
+            self._on_lost(self, ProtocolError(str(error)))
 
     # ---- the end
 

@@ -23,7 +23,15 @@ from .._core.connection import (
     allowance,
     pause_after,
 )
-from .._core.request import MORE, ClientInfo, Reply, Request, reply_parser
+from .._core.request import (
+    MORE,
+    PARSER_ERRORS,
+    ClientInfo,
+    ProtocolError,
+    Reply,
+    Request,
+    reply_parser,
+)
 from .._locks import Guard, Signal, start_thread
 from .._system import monotonic
 from . import redis_internals
@@ -177,16 +185,19 @@ class ThreadConnection:
 
     def _next(self, limit: float | None) -> Reply:
         parser = self._parser
-        reply = parser.gets()
-        while reply is MORE:
-            try:
-                data = self._sock.recv(_READ)
-            except _SLICE_IS_OVER:
-                data = self._receive_later(self._limit if limit is None else limit)
-            if not data:
-                raise EOFError
-            parser.feed(data)
+        try:
             reply = parser.gets()
+            while reply is MORE:
+                try:
+                    data = self._sock.recv(_READ)
+                except _SLICE_IS_OVER:
+                    data = self._receive_later(self._limit if limit is None else limit)
+                if not data:
+                    raise EOFError
+                parser.feed(data)
+                reply = parser.gets()
+        except PARSER_ERRORS as error:
+            raise ProtocolError(str(error)) from None
         return reply
 
     def _receive_later(self, limit: float) -> bytes:
@@ -207,17 +218,20 @@ class ThreadConnection:
 
     def read_any(self) -> Any:
         """The next reply or push. Silent: none for a slice."""
-        reply = self._parser.gets()
-        while reply is MORE:
-            self.waits_since = monotonic()
-            try:
-                data = self._sock.recv(_READ)
-            except _SLICE_IS_OVER:
-                raise Silent from None
-            if not data:
-                raise EOFError
-            self._parser.feed(data)
+        try:
             reply = self._parser.gets()
+            while reply is MORE:
+                self.waits_since = monotonic()
+                try:
+                    data = self._sock.recv(_READ)
+                except _SLICE_IS_OVER:
+                    raise Silent from None
+                if not data:
+                    raise EOFError
+                self._parser.feed(data)
+                reply = self._parser.gets()
+        except PARSER_ERRORS as error:
+            raise ProtocolError(str(error)) from None
         return reply
 
     def has_ended(self) -> bool:

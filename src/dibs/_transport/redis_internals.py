@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import redis
 
+from .._core.request import PARSER_ERRORS, ProtocolError
 from ..errors import UsageError
 
 _UNKNOWN_VERSION = "dibs does not know this version of redis-py; please report it, with its version"
@@ -160,6 +161,18 @@ def _locals_of(error: BaseException | None) -> list[Any]:
             values += frame.f_locals.values()
         error = error.__context__
     return values
+
+
+@contextlib.contextmanager
+def reading_handshake() -> Generator[None]:
+    """Raise what redis-py's parser raises as a `ProtocolError`."""
+    try:
+        yield
+    except PARSER_ERRORS as error:
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if not frames[-1].f_globals.get("__name__", "").startswith("redis._parsers"):
+            raise
+        raise ProtocolError(str(error)) from None
 
 
 def disown(connection: Any) -> None:

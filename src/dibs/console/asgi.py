@@ -47,6 +47,7 @@ from .survey import (
     key_in,
     state_of,
     view_of,
+    why_failed,
 )
 
 if TYPE_CHECKING:
@@ -297,8 +298,8 @@ class _Reader:
         while monotonic() < self._wanted_until:
             try:
                 await self._read_some()
-            except DibsError as error:
-                self.survey.failed(str(error), monotonic())
+            except Exception as error:  # viewers see it; the next look may work
+                self.survey.failed(why_failed(error), monotonic())
                 await asyncio.sleep(SWEEP_EVERY / 2)
             finally:
                 self._read.set()

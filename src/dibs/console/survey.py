@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from .._interface import KeyInfo, Page, ServerInfo, cut, shorten
 from .._process import BreakerState, HeldHere, ProcessState, WaitedFor
 from .._wording import ended
+from ..errors import DibsError
 from .http import Rights, json_bytes
 
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -50,6 +51,11 @@ TOO_OLD = 120.0
 that takes longer than a third of them."""
 PAGE = 50
 """Rows on one page."""
+
+
+def why_failed(error: Exception) -> str:
+    """What viewers read of a failure."""
+    return str(error) if isinstance(error, DibsError) else f"it failed ({type(error).__name__})"
 
 
 class SurveyRow:

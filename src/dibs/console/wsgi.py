@@ -39,6 +39,7 @@ from .survey import (
     key_in,
     state_of,
     view_of,
+    why_failed,
 )
 
 if TYPE_CHECKING:
@@ -192,8 +193,8 @@ class _Reader:
             return
         try:
             self._read(monotonic() + READ_FOR)
-        except DibsError as error:
-            self.survey.failed(str(error), monotonic())
+        except Exception as error:  # viewers see it; the next look may work
+            self.survey.failed(why_failed(error), monotonic())
         finally:
             lock.release()
 

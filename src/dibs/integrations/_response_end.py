@@ -72,6 +72,11 @@ class Recorder:
         elif self.is_rolled_back:
             warn_of_success(self.claim.name, self._recording.status)
 
+    async def carry_out(self) -> None:
+        """Carry out what has waited for the transaction."""
+        if self.transaction is not None:
+            await self.transaction.carry_out()
+
     async def end(self) -> None:
         """End the claim, as was decided."""
         if self._how is not None and self.claim.is_open:
@@ -96,6 +101,7 @@ class Recorder:
         try:
             if self.transaction is not None:
                 await self.transaction.roll_back()
+                await self.transaction.carry_out()
         finally:
             if self.claim.is_open or not self._recording.status:
                 # In a task that is cancelled again here, the release is delivered nevertheless.
@@ -155,7 +161,7 @@ class RequestEnd:
     1. the transaction of `within=` commits, or is rolled back;
     2. the dependencies of FastAPI end. Since 0.118, those with `yield` end after the response: a
        session would commit, or fail to, when the client has its success;
-    3. the leases of the request are released;
+    3. what has waited for the commit is carried out, and the leases of the request are released;
     4. its claim ends, and the response is stored.
 
     An error in 1 and 2 is raised to the application: nothing is complete yet, and the client gets a
@@ -303,7 +309,9 @@ class RequestEnd:
         return True
 
     async def _end(self) -> None:
-        """Release the leases and end the claim."""
+        """Release what was held, and end the claim."""
+        if self.recorder is not None:
+            await self.recorder.carry_out()
         if self.leases is not None:
             await self.leases.release()
         if self.recorder is not None:

@@ -1,5 +1,6 @@
 """The transaction of a request, with `within=`: its response is stored with its work."""
 
+import functools
 import inspect
 import logging
 import time
@@ -117,10 +118,16 @@ class OpenTransaction:
             await self.roll_back()
         elif self._is_open:
             self._is_open = False
-            await self._call(self._work.commit)
+            await self._call(functools.partial(self._work.commit, effects=False))
+
+    async def carry_out(self) -> None:
+        """Carry out what has waited for its end, once the dependencies have ended, too."""
+        if not self._is_open:
+            await self._call(self._work.carry_out)
 
     async def roll_back(self) -> None:
         """There is no final response. Nothing, if it has ended."""
         if self._is_open:
             self._is_open = False
-            await self._call(self._work.roll_back, NotFinal())
+            roll_back = functools.partial(self._work.roll_back, effects=False)
+            await self._call(roll_back, NotFinal())

@@ -12,7 +12,7 @@ import inspect
 import io
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from . import needs
@@ -50,8 +50,9 @@ from .._http.submission import (
 from .._http.throttle import Throttle, Throttled
 from .._interface import throttling
 from ..errors import Unavailable, UsageError
-from ._sync.claims import claim_request, end_claim
-from ._within import STREAMED, run_within, within_of
+from ._request_claims import RequestClaim, ResponseBody
+from ._sync.claims import claim_request
+from ._within import STREAMED, run_within, warn_of_success, within_of
 from .wsgi import CountedInput
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ __all__ = ["Policy", "Refused", "install", "once", "prevent_duplicate_submit", "
 
 User = Callable[[], object]
 
-_CLAIMS, _ENDS = "dibs.claims", "dibs.ends"
-"""In the environment of a request: its open claims, and by which responses they end."""
+_CLAIMS = "dibs.claims"
+"""In the environment of a request: its claims, which end with it at the latest."""
 
 
 def install(app: Flask, dibs: Dibs | str, **options: Unpack[GuardKeywords[User]]) -> None:
@@ -129,7 +130,9 @@ def guard(
             return made(*args, **kwargs) if opened is None else opened.run(made, args, kwargs)
         submission, claim = claimed
         used = submission.policy
-        request.environ.setdefault(_CLAIMS, []).append(claim)
+        claimed = RequestClaim(used, claim)
+        if (claims := request.environ.get(_CLAIMS)) is not None:
+            claims.append(claimed)
         try:
             if opened is None:
                 response: Any = made(*args, **kwargs)
@@ -139,11 +142,13 @@ def guard(
         except Exception:
             # Outer decorators may handle it, and the app may have an error handler; the response of
             # that ends the claim.
-            after_this_request(functools.partial(_end, used, claim))
+            after_this_request(
+                functools.partial(_end, used, claimed, is_rolled_back=opened is not None)
+            )
             raise
         if isinstance(response, Response):
             return _answer(response)
-        return _end(used, claim, response) if opened is None else response
+        return _end(used, claimed, response) if opened is None else response
 
     return guarded
 
@@ -173,42 +178,65 @@ def _with_fields(fields: Headers, response: FlaskResponse) -> FlaskResponse:
     return response
 
 
-def _end(policy: Policy, claim: "Claim", response: FlaskResponse) -> FlaskResponse:
-    """End the claim with the response; with a stream, when that ends or its client disconnects."""
-    recording = _recorded(policy, response)
+def _end(
+    policy: Policy, claimed: RequestClaim, response: FlaskResponse, *, is_rolled_back: bool = False
+) -> FlaskResponse:
+    """Note by which response the claim ends: when that, or what replaces it, is complete."""
+    if is_rolled_back:
+        warn_of_success(claimed.claim.name, response.status_code)
     if _is_stream(policy, response):
-        request.environ[_CLAIMS].remove(claim)
-        response.call_on_close(functools.partial(end_claim, claim, policy, recording))
-    elif (ends := request.environ.get(_ENDS)) is not None:
-        ends[claim] = (policy, recording)
-    else:  # a view that is called in a test_request_context
-        end_claim(claim, policy, recording)
+        claimed.begin(response.status_code, response.headers.items())
+        if response.direct_passthrough:
+            claimed.recording.discard()
+        else:
+            _record_stream(claimed, response)
+    else:
+        claimed.recording, claimed.has_response = _recorded(policy, response), True
+        claimed.is_whole = True
+    if _CLAIMS not in request.environ:  # a view that is called in a test_request_context
+        if claimed.is_whole:
+            claimed.end()
+        else:
+            response.call_on_close(claimed.leave)
     return response
+
+
+def _record_stream(claimed: RequestClaim, response: FlaskResponse) -> None:
+    """Record the pieces of *response* as the view makes them: what compresses them comes later."""
+    source, pieces = response.response, response.iter_encoded()
+    if (close := getattr(source, "close", None)) is not None:
+        response.call_on_close(close)
+
+    def recorded() -> Iterator[bytes]:
+        for piece in pieces:
+            claimed.recording.add(piece)
+            yield piece
+        claimed.is_whole = True
+
+    response.response = recorded()
 
 
 def _fail_open_claims(error: BaseException | None) -> None:
     """The request has ended by *error*, or without a response: so do its claims."""
-    ends = request.environ.get(_ENDS, ())
+    if isinstance(error, GeneratorExit):
+        return  # the client has left a stream that has the context of the request
     for each in request.environ.get(_CLAIMS, ()):
-        if error is not None or each not in ends:
+        if error is not None or not each.has_response:
             each.fail()
 
 
 def _ending(wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
-    """*wsgi_app*; claims end after all that it does after a view, which may be a commit."""
+    """*wsgi_app*; claims end after all that it does after a view, which may be a commit.
+
+    Also those whose response is replaced, or dropped.
+    """
 
     def ending(environ: dict[str, Any], start_response: Any) -> Any:
-        ends: dict[Claim, tuple[Policy, Recording]] = {}
-        environ[_ENDS] = ends
-        try:
-            body = wsgi_app(environ, start_response)
-        except BaseException:  # of a teardown
-            for claim in environ.get(_CLAIMS, ()):
-                claim.fail()
-            raise
-        for claim, (policy, recording) in ends.items():
-            end_claim(claim, policy, recording)
-        return body
+        claims: list[RequestClaim] = []
+        environ[_CLAIMS] = claims
+        method = environ["REQUEST_METHOD"]
+        body = ResponseBody(method, start_response, claims, is_recorded=False)
+        return body.run(wsgi_app, environ).unless_over()
 
     return ending
 

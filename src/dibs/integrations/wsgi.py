@@ -10,7 +10,7 @@ A request that no policy guards is passed on unchanged. Flask and Django have se
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
-from typing import IO, TYPE_CHECKING, Any, Unpack, cast
+from typing import IO, Any, Unpack, cast
 
 from .. import Dibs
 from .._http.bodies import PIECE, SHORT, BodyHash, LongBody, declared_length
@@ -22,7 +22,7 @@ from .._http.policy import (
     mark_guarded,
     match_policy,
 )
-from .._http.responses import Recording, Response
+from .._http.responses import Response
 from .._http.submission import (
     INCOMPLETE,
     InvalidRequest,
@@ -35,15 +35,12 @@ from .._http.submission import (
     submission_of,
     too_large,
 )
-from ._sync.claims import claim_request, end_claim
-
-if TYPE_CHECKING:
-    from .._interface import Claim
+from ._request_claims import RequestClaim, ResponseBody, StartResponse
+from ._sync.claims import claim_request
 
 __all__ = ["DibsMiddleware", "Policy"]
 
 Environ = dict[str, Any]
-StartResponse = Callable[..., Callable[[bytes], object]]
 App = Callable[[Environ, StartResponse], Iterable[bytes]]
 User = Callable[[Environ], object]
 
@@ -95,8 +92,11 @@ class DibsMiddleware:
         environ["wsgi.input"] = body.file
         if environ.pop("HTTP_TRANSFER_ENCODING", None) is not None:
             environ["CONTENT_LENGTH"] = str(body.size)  # known now; it is no longer chunked
-        guarded = _GuardedResponse(applied(policy, submission), outcome, start_response, body.close)
-        return guarded.run(self._app, environ)
+        claim = RequestClaim(applied(policy, submission), outcome)
+        response = ResponseBody(
+            _method(environ), start_response, [claim], body.close, is_recorded=True
+        )
+        return response.run(self._app, environ)
 
     def _submission(
         self, policy: Policy, environ: Environ, body: "RequestBody"
@@ -236,94 +236,6 @@ class CountedInput:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
-
-
-# ---- the response
-
-
-class _GuardedResponse:
-    """The response of the application: recorded while it is sent; its end ends the claim."""
-
-    def __init__(
-        self,
-        policy: Policy,
-        claim: "Claim",
-        start_response: StartResponse,
-        close: Callable[[], object],
-    ) -> None:
-        self._claim = claim
-        self._recording = Recording(policy.record_limit)
-        self._policy = policy
-        self._start_response = start_response
-        self._close = close
-        self._pieces: Iterable[bytes] = ()
-        self._remaining: int | None = None
-        """Bytes of the body that are not sent yet; None: the length is not known."""
-
-    def run(self, app: App, environ: Environ) -> "_GuardedResponse":
-        """Call the application. Raises what it raises, which ends the claim."""
-        try:
-            self._pieces = app(environ, self._start)
-        except BaseException:
-            self._fail()
-            raise
-        if isinstance(self._pieces, list | tuple) and self._remaining is None:
-            self._remaining = sum(map(len, self._pieces))
-        return self
-
-    def _start(self, status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
-        self._recording = Recording(self._policy.record_limit)
-        self._recording.begin(int(status.partition(" ")[0]), headers)
-        named = {name.lower(): value for name, value in headers}
-        self._remaining = int(named["content-length"]) if "content-length" in named else None
-        write = self._start_response(status, headers, *error)
-
-        def recorded(piece: bytes) -> object:
-            self._record(piece)
-            return write(piece)
-
-        return recorded
-
-    def _record(self, piece: bytes) -> None:
-        """Record a piece before it is sent. The last one ends the claim."""
-        self._recording.add(piece)
-        if self._remaining is not None:
-            self._remaining -= len(piece)
-            if self._remaining <= 0:
-                end_claim(self._claim, self._policy, self._recording)
-
-    def __iter__(self) -> Iterator[bytes]:
-        try:
-            for piece in self._pieces:
-                self._record(piece)
-                yield piece
-        except GeneratorExit:
-            raise
-        except BaseException:
-            self._fail()
-            raise
-        if self._recording.status:
-            end_claim(self._claim, self._policy, self._recording)
-
-    def close(self) -> None:
-        """Called by the server at the end.
-
-        If the response is incomplete, the client has disconnected: the work was done.
-        """
-        try:
-            close = getattr(self._pieces, "close", None)
-            if close is not None:
-                close()
-        finally:
-            if self._recording.status and self._claim.is_open:
-                self._recording.discard()
-                end_claim(self._claim, self._policy, self._recording)
-            self._fail()
-
-    def _fail(self) -> None:
-        if self._claim.is_open or not self._recording.status:
-            self._claim.fail()
-        self._close()
 
 
 # ---- reading an environment

@@ -73,6 +73,7 @@ async def deliver_all(url: str, bodies: list[bytes]) -> list[float]:
     return took
 
 
+@pytest.mark.long
 def test_on_a_busy_day_every_event_is_answered_once(
     valkey: Server, start_bots: Callable[..., list[Process]], capsys: pytest.CaptureFixture[str]
 ) -> None:

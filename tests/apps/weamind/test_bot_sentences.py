@@ -18,7 +18,11 @@ pytestmark = pytest.mark.only_on("linux", "darwin")
 RECORDED = Path(__file__).parent / "recorded"
 ENOUGH = 0.95
 TURN = "｜"
-LISTS = sorted(each.name for each in RECORDED.glob("sentences*.tsv"))
+FIRST = "sentences.tsv"
+LISTS = [
+    pytest.param(each, marks=[] if each == FIRST else [pytest.mark.long])
+    for each in sorted(each.name for each in RECORDED.glob("sentences*.tsv"))
+]
 
 
 @dataclass(frozen=True)

@@ -77,3 +77,36 @@ def test_a_lease_that_was_taken_during_a_load_is_not_overwritten(server: Server)
         assert lease is not None
         assert (loading.result())["load"] == 1
         assert lease.release() is True
+
+
+@pytest.mark.parametrize("life", [None, 60])
+def test_a_lock_that_another_program_left_holds_nobody_up(
+    valkey: Server, caplog: pytest.LogCaptureFixture, life: int | None
+) -> None:
+    """A load's lock ends or is renewed; this one may not be one: after `lock_ttl`, our own load."""
+    events: list[Event] = []
+    loader = Loader()
+    valkey.client().set("lock:{menu:a}", b"1", ex=life)
+    with Dibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60, lock_ttl=0.2)(loader.load)
+        assert (menu("a"))["load"] == 1
+        assert (menu("a"))["load"] == 2
+    assert [event.cause for event in events if event.kind == "degraded"] == ["foreign_lock"] * 2
+    said = [each.getMessage() for each in caplog.records if each.name == "dibs"]
+    assert [each for each in said if each.startswith("menu:{name}: another program has the lock")]
+    assert len(said) == 1
+    assert valkey.client().get("lock:{menu:a}") == b"1"
+
+
+def test_a_lock_with_a_ttl_of_another_program_is_respected(valkey: Server) -> None:
+    """It may be a load in another language: its value is waited for."""
+    loader = Loader()
+    client = valkey.client()
+    client.set("lock:{menu:a}", b"1", ex=60)
+    with Dibs(valkey.url, budget=5) as dibs:
+        menu = dibs.cached("menu:{name}", ttl=60, lock_ttl=30)(loader.load)
+        call = Background(menu, "a")
+        eventually(lambda: valkey.commands("pttl") > 0)
+        menu.set("a", value={"name": "a", "load": 17})
+        assert (call.result())["load"] == 17
+    assert loader.loads == 0

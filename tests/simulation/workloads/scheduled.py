@@ -1,13 +1,11 @@
 """scheduled: each fire runs once, on one machine, not before its time, and none is left out."""
 
 import asyncio
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
 from dibs import AsyncDibs
 from dibs._async.scheduled import AsyncFire
-from dibs.events import Event
 
 from ..faults import LATE, SECONDS, USUAL
 from ..server import Session
@@ -35,7 +33,7 @@ class Run:
         self.began_at = CLOCK.now
         self.is_running = True
         self.is_over = self.is_lost = False
-        """It has finished, and that was recorded. It has ended without its lease."""
+        """The server has recorded that it has finished. It has ended without its lease."""
 
     @property
     def is_sure(self) -> bool:
@@ -60,20 +58,9 @@ class Scheduled(Workload):
         # Shorter than the interval, also if it begins a little late: nothing is missed by itself.
         self.lengths = self.random.choice(((0.01,), (0.01, 0.3), (0.3, self.every - 0.5)))
         self.runs: list[Run] = []
-        self.current: dict[asyncio.Task[Any] | None, Run] = {}
         self._observe, world.server.observe = world.server.observe, self._look
 
     # ---- running
-
-    def listeners(self, process: Process) -> list[Callable[[Event], object]]:
-        def ends(event: Event) -> None:
-            run = self.current.get(asyncio.current_task())
-            if run is not None and run.process is process:
-                # An outage after it: whether it was recorded is not known.
-                run.is_over = event.kind == "finished" and not run.is_lost
-
-        ends.kinds = frozenset({"finished", "failed", "outage"})  # type: ignore[attr-defined]
-        return [*super().listeners(process), ends]
 
     async def actor(self, process: Process, dibs: AsyncDibs, random: Random) -> None:
         @dibs.scheduled(**self.options)
@@ -86,7 +73,6 @@ class Scheduled(Workload):
     async def _work(self, fire: AsyncFire, process: Process, random: Random) -> None:
         run = Run(fire, process)
         self._begins(run)
-        self.current[asyncio.current_task()] = run
         try:
             await asyncio.sleep(random.choice(self.lengths))
         finally:
@@ -113,7 +99,11 @@ class Scheduled(Workload):
         self.runs.append(run)
 
     def _look(self, session: Session | None, words: list[bytes], reply: Any) -> None:
-        """A fire that ended without its lease must not be recorded as over by who ran it."""
+        """A fire that ended without its lease must not be recorded as over by who ran it.
+
+        One that is recorded must not run again. That its function has returned says less: until the
+        server has heard of it, its lease may run out.
+        """
         assert self._observe is not None
         self._observe(session, words, reply)
         # The script that records: three keys, then the time of the fire and who records it.
@@ -121,7 +111,10 @@ class Scheduled(Workload):
             at, holder = int(words[6]) / 1000, words[7].decode()
             own = [run for run in self.runs if holder.startswith(f"{run.process.name}:")]
             last = next((run for run in reversed(own) if run.at == at), None)
-            if last is not None and last.is_lost:
+            if last is None or not isinstance(reply, int):
+                return
+            last.is_over = not last.is_lost
+            if last.is_lost:
                 self.world.violate(f"{last.process} records a fire that it ran without a lease")
 
     async def settled(self) -> None:

@@ -8,6 +8,7 @@
 -- => {value, ms left, 1, lock}  you load it (again, if this is a repeated request), with this lock:
 --                          the token and the server's time, which only this execution knows
 -- => {value, ms left, 2}   an old value; a load has just failed, and no process tries again for a while
+-- => {value, ms left, 3}   the same as 0, but the lock is another program's, or has no ttl
 -- => {value, 0, 0}         the key is held by a lease or a claim
 -- Where there is no value, or only a failure that is over, the mark takes its place. A value that may
 -- end during the load is put behind the mark: "<mark> <life of the mark>\n<value>", and lives on for
@@ -18,12 +19,13 @@
 if redis.replicate_commands then
   redis.replicate_commands()
 end
+local token = '^' .. string.rep('%x', 16) .. '%x*%-%x+[@ ]'
 local value = redis.call('GET', KEYS[1])
 local stands = value
 local left, behind = 0, 0
 if value then
   if string.sub(value, 1, 6) ~= 'dibs1 ' then
-    if string.find(value, '^' .. string.rep('%x', 16) .. '%x*%-%x+[@ ]') then
+    if string.find(value, token) then
       return {value, 0, 0}
     end
   elseif string.sub(value, 7, 11) == 'done ' then
@@ -51,7 +53,8 @@ end
 local secret = string.match(ARGV[1], '^[^@]*')
 local is_ours = holder and string.sub(holder, 1, #secret + 1) == secret .. ' '
 if holder and holder ~= '!' and not is_ours then
-  return {value or false, left, 0}
+  local is_load = string.find(holder, token) and redis.call('PTTL', KEYS[2]) >= 0
+  return {value or false, left, is_load and 0 or 3}
 end
 if not is_ours or not stands then
   local time = redis.pcall('TIME')

@@ -50,6 +50,7 @@ from ..._http.throttle import Throttle, ThrottleAnswer, Throttled
 from ..._interface import Guard, open_in_django, throttling
 from ...errors import Unavailable, UsageError
 from .._async import claims as async_claims
+from .._django_claims import OwnedClaim, own, record_stream
 from .._django_requests import (
     auser_of,
     imported,
@@ -289,9 +290,8 @@ def _run(policy: Policy, name: str, request: Any, work: Callable[[], Any]) -> Ht
         return _answer(request, claimed)
     policy, outcome = claimed[0].policy, claimed[1]
     response = _worked(outcome, lambda: _whole(request, work()))
-    _end_with(
-        response, policy, functools.partial(sync_claims.end_claim, outcome, policy), outcome.fail
-    )
+    end = functools.partial(sync_claims.end_claim, outcome, policy)
+    _end_with(request, response, OwnedClaim(policy, outcome, end, outcome.fail))
     return response
 
 
@@ -336,10 +336,12 @@ async def _arun(
     outcome = await async_claims.claim_request(_made(AsyncDibs), policy, name, submission)
     if isinstance(outcome, Response):
         return await _aanswer(request, outcome)
-    return await _finished(_aworked(applied(policy, submission), outcome, work))
+    return await _finished(_aworked(applied(policy, submission), outcome, request, work))
 
 
-async def _aworked(policy: Policy, claim: "AsyncClaim", work: Callable[[], Awaitable[Any]]) -> Any:
+async def _aworked(
+    policy: Policy, claim: "AsyncClaim", request: Any, work: Callable[[], Awaitable[Any]]
+) -> Any:
     """The response of the view. An exception ends the claim."""
     try:
         response = await work()
@@ -350,8 +352,12 @@ async def _aworked(policy: Policy, claim: "AsyncClaim", work: Callable[[], Await
         raise
     if _is_later(response):
         loop = asyncio.get_running_loop()
-        ending = functools.partial(_run_in_loop, loop, async_claims.end_claim, claim, policy)
-        _end_with(response, policy, ending, functools.partial(_run_in_loop, loop, claim.fail))
+        end = functools.partial(_run_in_loop, loop, async_claims.end_claim, claim, policy)
+        fail = functools.partial(_run_in_loop, loop, claim.fail)
+        _end_with(request, response, OwnedClaim(policy, claim, end, fail))
+    elif _is_of_exception(response):
+        claim.release()
+        await claim.fail()
     else:
         await async_claims.end_claim(claim, policy, _recorded(policy, response))
     return response
@@ -369,6 +375,9 @@ async def _finished(work: Any) -> Any:
         result = await asyncio.shield(task)
     except asyncio.CancelledError:
         await _wait_for(task)
+        if task.done() and not task.cancelled() and task.exception() is None:
+            # Django has dropped the response: what is made of it later would never be.
+            await sync_to_async(task.result().close, thread_sensitive=False)()
         raise
     for variable, value in context.items():  # as if *work* had run in this task
         if variable.get(_UNSET) is not value:
@@ -406,7 +415,11 @@ async def _arun_in_threads(
         raise
     policy = applied(policy, submission)
     ending = functools.partial(sync_claims.end_claim, held, policy)
-    await sync_to_async(_end_with, thread_sensitive=False)(response, policy, ending, held.fail)
+    owned = OwnedClaim(policy, held, ending, held.fail)
+    if _is_stream(response):
+        _end_with(request, response, owned)
+    else:
+        await sync_to_async(_end_with, thread_sensitive=False)(request, response, owned)
     return response
 
 
@@ -434,28 +447,33 @@ def _is_stream(response: Any) -> bool:
     return getattr(response, "streaming", False)
 
 
-def _end_with(
-    response: Any, policy: Policy, end: Callable[[Recording], object], fail: Callable[[], object]
-) -> None:
+def _end_with(request: Any, response: Any, owned: OwnedClaim) -> None:
     """End the claim with the response: now, once it is rendered, or when its stream ends.
 
     If the view is in a transaction, as ATOMIC_REQUESTS opens one, with its COMMIT; a response that
     stands for what is rolled back is no success.
     """
-    if _is_later(response) and not open_in_django():
+    if _is_of_exception(response):
+        owned.release()
+    elif _is_later(response) and not open_in_django():
+        own(plain_request(request), owned)
         if _is_stream(response):
-            response._resource_closers.append(lambda: end(_recorded(policy, response)))
+            record_stream(response, owned)
         else:
-            _end_when_rendered(response, lambda: end(_recorded(policy, response)), fail)
-        return
-    recording = _recorded(policy, response)
-    ended = functools.partial(end, recording)
-    when_committed(ended, fail if outcome_of(policy, recording) == "returned" else ended)
+            _end_when_rendered(response, owned)
+    else:
+        recording = _recorded(owned.policy, response)
+        ended = functools.partial(owned.end_by, recording)
+        is_success = outcome_of(owned.policy, recording) == "returned"
+        when_committed(ended, owned.fail if is_success else ended)
 
 
-def _end_when_rendered(
-    response: Any, end: Callable[[], object], fail: Callable[[], object]
-) -> None:
+def _is_of_exception(response: Any) -> bool:
+    """True: Django REST framework has made it of an exception below 500, and rolled back."""
+    return getattr(response, "exception", False) is True and response.status_code < 500
+
+
+def _end_when_rendered(response: Any, owned: OwnedClaim) -> None:
     """Templates, and responses of Django REST framework, have a body only once rendered."""
     render = response.render
 
@@ -463,12 +481,12 @@ def _end_when_rendered(
         try:
             page = render()
         except BaseException:
-            fail()
+            owned.fail()
             raise
         return page
 
     response.render = rendered
-    response.add_post_render_callback(lambda _: end())
+    response.add_post_render_callback(lambda page: owned.end_by(_recorded(owned.policy, page)))
 
 
 def _recorded(policy: Policy, response: object) -> Recording:

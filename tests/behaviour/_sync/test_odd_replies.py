@@ -1,0 +1,60 @@
+# Generated from tests/behaviour/_async/test_odd_replies.py by unasync.py – do not edit.
+"""A server or proxy that answers oddly: every verb ends, with a result or an error of dibs."""
+
+import random
+
+import pytest
+
+from dibs import Dibs, DibsError, Event, Unavailable
+from dibs.testing import Server
+from tests.odd_replies import ANSWERS, MutatingLine, OddServer
+
+from .odd_verbs import VERBS, options, work
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_whatever_a_server_answers_a_verb_ends(name: str) -> None:
+    """Nulls, numbers, errors, shapes of other commands, garbage: nothing else comes out."""
+    with OddServer(lambda _: b"") as odd:
+        for answer in ANSWERS.values():
+            odd.answer = lambda _, answer=answer: answer
+            with Dibs(odd.url, **options(name)) as dibs:
+                try:
+                    VERBS[name](dibs)
+                except DibsError:
+                    pass
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_mutated_replies_of_a_server_do_no_harm(valkey: Server, name: str) -> None:
+    """Bytes that changed on their way: the same."""
+    with MutatingLine(valkey.port, random.Random(name)) as line:
+        line.share = 0.3
+        for _ in range(15):
+            with Dibs(line.url, **options(name)) as dibs:
+                try:
+                    VERBS[name](dibs)
+                except DibsError:
+                    pass
+
+
+def test_a_reply_that_cannot_be_read_is_an_outage(caplog: pytest.LogCaptureFixture) -> None:
+    """The policy decides; event, log line and exception have its code."""
+    events: list[Event] = []
+    with OddServer(lambda _: b"*1\r\n:1\r\n") as odd:
+        with Dibs(odd.url, budget=5, listeners=[events.append]) as dibs:
+            with dibs.hold("user:1", ttl=5) as lease:
+                assert not lease.guarded
+            with pytest.raises(Unavailable) as caught:
+                dibs.try_hold("user:1", ttl=5, on_outage="closed")
+    assert caught.value.cause == "protocol"
+    assert {event.cause for event in events if event.kind == "outage"} == {"protocol"}
+    assert "(protocol: " in caplog.text
+    assert "user:1" not in caplog.text
+
+
+def test_the_end_of_a_claim_does_not_loop() -> None:
+    """Nothing but nulls: the work runs once, and its end is an outage."""
+    with OddServer(lambda _: b"_\r\n") as odd:
+        with Dibs(odd.url, budget=5) as dibs:
+            assert dibs.once("k", window=5, after="replay")(work)() == 1

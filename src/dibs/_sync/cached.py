@@ -4,7 +4,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from .._core.cache import (
     DAY,
@@ -38,9 +38,27 @@ def inner(function: Any) -> Any:
     return function.__func__ if type(function) in (classmethod, staticmethod) else function
 
 
+class _Signature:
+    """That of a method without `self`. Of anything else it is that of the function."""
+
+    def __get__(self, cached: Any, owner: object = None) -> inspect.Signature:
+        if cached is None or not cached._bound:
+            raise AttributeError("__signature__")
+        whole = inspect.signature(cached._function)
+        return whole.replace(parameters=list(whole.parameters.values())[1:])
+
+
+def _identity(cached: Any) -> tuple[object, ...]:
+    """What was decorated, and the object whose method it is: the same one, not an equal one."""
+    return (cached._decorated, *map(id, cached._bound))
+
+
 @mark_coroutine
 class Cached(Generic[P, T]):
     """Call it like the function; its verbs take the same arguments."""
+
+    if not TYPE_CHECKING:
+        __signature__ = _Signature()
 
     def __init__(
         self,
@@ -72,6 +90,7 @@ class Cached(Generic[P, T]):
         )
         self._keys: dict[str, CacheKeys] = {}
         self._bound: tuple[Any, ...] = ()
+        self._decorated = object()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Return the value, cached or loaded; a load raises what the function raises."""
@@ -125,6 +144,16 @@ class Cached(Generic[P, T]):
         bound._bound = (first,)
         return bound
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cached) and _identity(self) == _identity(other)
+
+    def __hash__(self) -> int:
+        return hash(_identity(self))
+
+    def __reduce__(self) -> Any:
+        """By its name, as functions are."""
+        return (getattr, (*self._bound, self.__name__)) if self._bound else self.__qualname__
+
     def _lacks_class(self, args: tuple[Any, ...]) -> bool:
         """True: called as `Class.function.invalidate`, and the class is not known."""
         return self._takes_class and not self._bound and not isinstance(next(iter(args), 0), type)
@@ -160,6 +189,9 @@ class Cached(Generic[P, T]):
 class CachedMany(Generic[P, T]):
     """Call it like the function; it is called for the items that are missing, and only once."""
 
+    if not TYPE_CHECKING:
+        __signature__ = _Signature()
+
     def __init__(
         self,
         function: Callable[P, T],
@@ -184,6 +216,7 @@ class CachedMany(Generic[P, T]):
         self._is_placed_by_key = all(field in fields for tag in tags for field in fields_of(tag))
         self._keys: dict[str, CacheKeys] = {}
         self._bound: tuple[Any, ...] = ()
+        self._decorated = object()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Return a dict with the value of each item, cached or loaded, in the order of the items.
@@ -215,6 +248,16 @@ class CachedMany(Generic[P, T]):
         bound.__dict__.update(self.__dict__)
         bound._bound = (instance,)
         return bound
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CachedMany) and _identity(self) == _identity(other)
+
+    def __hash__(self) -> int:
+        return hash(_identity(self))
+
+    def __reduce__(self) -> Any:
+        """By its name, as functions are."""
+        return (getattr, (*self._bound, self.__name__)) if self._bound else self.__qualname__
 
     def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ManyRequest:
         template = self._template

@@ -3,7 +3,7 @@
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .. import claims
 from .._core.causes import cause_for
@@ -58,8 +58,6 @@ from .lease import resume
 from .leases import NOT_OURS
 from .records import Records, TableQuery
 from .within import Within, open_writers
-
-V = TypeVar("V")
 
 _log = logging.getLogger("dibs")
 
@@ -135,13 +133,13 @@ class Claim(Generic[R]):
         """Whether it is running."""
         return self._lease is not None and not self._lease.is_over
 
-    def complete(self, value: V) -> V:
+    def complete(self, value: R) -> R:
         """Set the result and return *value*; it is stored at the end of the block."""
         if self.replayed:
             raise UsageError("this claim is a replay: its result is already known")
         if self._lease is not None and self._lease.is_detached:
             raise UsageError("this claim was detached: complete it where it is continued")
-        self.result = cast("R", value)
+        self.result = value
         self._released = False
         return value
 

@@ -7,6 +7,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from ..errors import UsageError
 
 
+class _OfWhatIsEntered:
+    """What a lease or a claim has, looked for too early. (`__getattr__` would cost each hold.)"""
+
+    def __init__(self, error: type[Exception] = AttributeError) -> None:
+        self._error = error
+
+    def __get__(self, entered: "Entered | None", owner: object = None) -> NoReturn:
+        if entered is None:
+            raise AttributeError  # of the class
+        raise self._error(
+            f"{entered!r} has no such attribute, nor is it called: {entered._how}"
+        )
+
+
 class Entered:
     """The base of holds, claims, leaders and schedulers."""
 
@@ -39,17 +53,8 @@ class Entered:
             warnings.warn(message, RuntimeWarning, stacklevel=2, source=self)
 
     if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            kind = type(self).__name__
-            raise AttributeError(
-                f"{kind!r} object has no attribute {name!r}: {self._how}", name=name, obj=self
-            )
+        acquire = release = extend = check = complete = result = _OfWhatIsEntered()
+        __signature__ = _OfWhatIsEntered(UsageError)
 
         def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
             raise UsageError(f"{self._verb}() cannot be called, or decorate: {self._how}")
-
-        @property
-        def __signature__(self) -> NoReturn:
-            """UsageError, for those who look before they call, such as FastAPI."""
-            raise UsageError(f"{self._verb}() cannot be called: {self._how}")

@@ -196,9 +196,9 @@ def look_at_each(dibs: Dibs) -> None:
             assert each
         with pytest.raises(UsageError, match=r"cannot be called.*with dibs\."):
             each(len)
-        with pytest.raises(UsageError, match="cannot be called"):
+        with pytest.raises(UsageError, match="nor is it called"):
             inspect.signature(each)
-        with pytest.raises(AttributeError, match="no attribute 'release': enter it, `"):
+        with pytest.raises(AttributeError, match=r"no such attribute.*: enter it, `"):
             each.release()
         assert "1" not in repr(each)
         assert "not " in repr(each)

@@ -52,6 +52,10 @@ def _identity(cached: Any) -> tuple[object, ...]:
     return (cached._decorated, *map(id, cached._bound))
 
 
+def _by_name(cached: Any) -> Any:
+    return (getattr, (*cached._bound, cached.__name__)) if cached._bound else cached.__qualname__
+
+
 @mark_coroutine
 class AsyncCached(Generic[P, T]):
     """Call it like the function; its verbs take the same arguments."""
@@ -151,7 +155,7 @@ class AsyncCached(Generic[P, T]):
 
     def __reduce__(self) -> Any:
         """By its name, as functions are."""
-        return (getattr, (*self._bound, self.__name__)) if self._bound else self.__qualname__
+        return _by_name(self)
 
     def _lacks_class(self, args: tuple[Any, ...]) -> bool:
         """True: called as `Class.function.invalidate`, and the class is not known."""
@@ -256,7 +260,7 @@ class AsyncCachedMany(Generic[P, T]):
 
     def __reduce__(self) -> Any:
         """By its name, as functions are."""
-        return (getattr, (*self._bound, self.__name__)) if self._bound else self.__qualname__
+        return _by_name(self)
 
     def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ManyRequest:
         template = self._template

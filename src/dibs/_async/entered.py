@@ -12,7 +12,7 @@ class _OfWhatIsEntered:
     def __init__(self, error: type[Exception] = AttributeError) -> None:
         self._error = error
 
-    def __get__(self, entered: "AsyncEntered | None", owner: object = None) -> NoReturn:
+    def __get__(self, entered: Any, owner: object = None) -> NoReturn:
         if entered is None:
             raise AttributeError  # of the class
         raise self._error(f"{entered!r} has no such attribute, nor is it called: {entered._how}")

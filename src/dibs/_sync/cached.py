@@ -53,6 +53,10 @@ def _identity(cached: Any) -> tuple[object, ...]:
     return (cached._decorated, *map(id, cached._bound))
 
 
+def _by_name(cached: Any) -> Any:
+    return (getattr, (*cached._bound, cached.__name__)) if cached._bound else cached.__qualname__
+
+
 @mark_coroutine
 class Cached(Generic[P, T]):
     """Call it like the function; its verbs take the same arguments."""
@@ -152,7 +156,7 @@ class Cached(Generic[P, T]):
 
     def __reduce__(self) -> Any:
         """By its name, as functions are."""
-        return (getattr, (*self._bound, self.__name__)) if self._bound else self.__qualname__
+        return _by_name(self)
 
     def _lacks_class(self, args: tuple[Any, ...]) -> bool:
         """True: called as `Class.function.invalidate`, and the class is not known."""
@@ -257,7 +261,7 @@ class CachedMany(Generic[P, T]):
 
     def __reduce__(self) -> Any:
         """By its name, as functions are."""
-        return (getattr, (*self._bound, self.__name__)) if self._bound else self.__qualname__
+        return _by_name(self)
 
     def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ManyRequest:
         template = self._template

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
@@ -52,6 +52,9 @@ STAND_INS: dict[Engine, tuple[Engine, ...]] = {
     "redis7": ("redis6", "valkey-lua"),
 }
 """Engines on which dibs needs scripts as well, the most similar first."""
+
+OPTIONAL: tuple[Engine, ...] = ("redis8",)
+"""Engines that no package of the tests brings; nothing stands in for them."""
 
 QUIET: list[tuple[set[str], str, set[str]]] = [
     (
@@ -392,22 +395,33 @@ def _stopped_again_and_again() -> Iterator[None]:
         helper.kill()
 
 
-def chosen_engines(wanted: Collection[str], known: Collection[str]) -> list[str]:
+def chosen_engines(wanted: Collection[str], known: Collection[Engine]) -> list[Engine]:
     """The engines to run on: those asked for, or a server of the user's own, or all."""
     if main_engine() == "own":
         return ["own"]
-    wanted = [engine for engine in known if not wanted or engine in wanted]
-    return list(dict.fromkeys(map(stand_in, wanted)))
+    chosen = [engine for engine in known if engine in wanted] if wanted else present(known)
+    return list(dict.fromkeys(map(stand_in, chosen)))
+
+
+def present(engines: Iterable[Engine]) -> list[Engine]:
+    """*engines* without those that are optional and not installed."""
+    return [engine for engine in engines if engine not in OPTIONAL or is_installed(engine)]
+
+
+@functools.cache
+def is_installed(engine: Engine) -> bool:
+    """Whether there is a program for it."""
+    with suppress(ServerMissing):
+        server_program(engine)
+        return True
+    return False
 
 
 @functools.cache
 def stand_in(engine: Engine) -> Engine:
     """The engine itself, or one that is installed in its place, so that no promise is skipped."""
-    for each in (engine, *STAND_INS.get(engine, ())):
-        with suppress(ServerMissing):
-            server_program(each)
-            return each
-    return engine
+    alike = (engine, *STAND_INS.get(engine, ()))
+    return next((each for each in alike if is_installed(each)), engine)
 
 
 def main_engine() -> Engine:

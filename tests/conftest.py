@@ -37,10 +37,10 @@ from dibs.testing import (
     aeventually,
     eventually,
 )
-from dibs.testing.servers import OWN
+from dibs.testing.servers import OWN, REMEDIES
 from tests import fork_server
 from tests.apps.postgres import Postgres
-from tests.conditions import CONDITIONS, Conditions, chosen_engines, main_engine, stand_in
+from tests.conditions import CONDITIONS, Conditions, chosen_engines, main_engine, present, stand_in
 from tests.reach import Map, pytest_runtest_call  # noqa: F401 - a hook
 from tests.workers import pytest_runtestloop as pytest_runtestloop
 from tests.workers import worker_count
@@ -420,6 +420,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for engine in ENGINES:
         if (other := stand_in(engine)) != engine:
             terminalreporter.write_line(f"{engine} is not installed: its tests ran on {other}")
+    if not terminalreporter.config.getoption("--engine"):
+        for engine in sorted({*ENGINES} - {*present(ENGINES)}):
+            terminalreporter.write_line(f"NOT TESTED on {engine}: {REMEDIES[engine]}")
 
 
 def _strict(report: R) -> R:

@@ -27,6 +27,7 @@ from typing import Any
 
 from dibs import Busy, Dibs, Duplicate, Event, LeaseLost, Unavailable
 from dibs.testing import ENGINES, FaultProxy, Server
+from tests.conditions import present
 
 SECONDS, PROCESSES, THREADS, LENGTHS = 2.5, 3, 4, (0.03, 0.06, 0.13, 0.26, 0.5)
 LIMITS = {"k:1": 1, "k:2": 1, "k:3": 2}  # how many may hold each key
@@ -210,7 +211,7 @@ def run(seed: int) -> tuple[History, Counter[str]]:
             pids.append(os.fork())
             if not pids[-1]:
                 live(f"{seed}/{number}", folder)
-        with Server.start(rnd.choice(ENGINES)) as server, FaultProxy(server.port) as line:
+        with Server.start(rnd.choice(present(ENGINES))) as server, FaultProxy(server.port) as line:
             (folder / line.url.rpartition(":")[2]).mkdir()
             until, pause = now() + SECONDS, rnd.choice((0.02, 0.05, 0.15))
             kinds = [each for each in faults(line, server, 0, 0.0) if rnd.random() < 0.35]

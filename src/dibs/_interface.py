@@ -33,7 +33,7 @@ from ._core.once import NO_PAYLOAD, How, Replay
 from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
 from ._core.schedule import lease_name, next_fires
 from ._core.shapes import returned_type
-from ._core.throttle import ThrottleKeywords, Throttling
+from ._core.throttle import ThrottleKeywords, UsageOutcome
 from ._databases import NotOurs, open_in_django
 from ._forks import RenewedLock, fork_safe_lock
 from ._locks import Guard, Signal, start_thread, try_lock
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
         "Signal",
         "Template",
         "ThrottleKeywords",
-        "Throttling",
+        "UsageOutcome",
         "Within",
         "Work",
         "answering",
@@ -218,11 +218,13 @@ def job_keys(dibs: Any) -> Any:
 
 
 @overload
-def throttling(dibs: "Dibs", key: str, name: str, options: ThrottleKeywords) -> Throttling: ...
+def throttling(
+    dibs: "Dibs", key: str, name: str, options: ThrottleKeywords, cost: int
+) -> UsageOutcome: ...
 @overload
 def throttling(
-    dibs: "AsyncDibs", key: str, name: str, options: ThrottleKeywords
-) -> Awaitable[Throttling]: ...
-def throttling(dibs: Any, key: str, name: str, options: ThrottleKeywords) -> Any:
-    """What `Dibs.throttle` does, with what is left in place of Busy. Unavailable: as there."""
-    return dibs._throttle(key, name, options)
+    dibs: "AsyncDibs", key: str, name: str, options: ThrottleKeywords, cost: int
+) -> Awaitable[UsageOutcome]: ...
+def throttling(dibs: Any, key: str, name: str, options: ThrottleKeywords, cost: int) -> Any:
+    """Do what `Dibs.throttle` does, with what is left in place of Busy. Raises Unavailable."""
+    return dibs._throttle(key, name, options, cost)

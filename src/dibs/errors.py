@@ -41,7 +41,26 @@ class DibsError(Exception):
         return f"{type(self).__name__}({str(self)!r})"
 
 
-class Busy(DibsError):
+class _KeyError(DibsError):
+    """An error about one key. `args` and `vars` have its name in place of it.
+
+    Reporters of errors send them, result backends store them. A copy has the key all the same.
+    """
+
+    __slots__ = ("key",)
+
+    key: str
+
+    def __init__(self, key: str, name: str, *facts: object) -> None:
+        super().__init__(name, *facts)
+        self.key = key
+        self.name = name
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.key, *self.args[1:]), vars(self)
+
+
+class Busy(_KeyError):
     """Another holder has the key, or it was called too often.
 
     Attributes:
@@ -67,15 +86,13 @@ class Busy(DibsError):
         limit: int | None = None,
         waited: float = 0.0,
     ) -> None:
-        super().__init__(key, retry_after, holder, name, is_here, state, limit, waited)
+        super().__init__(key, name, retry_after, holder, name, is_here, state, limit, waited)
         self.is_here = is_here
         self.limit = limit
         self.waited = waited
         self.state: Literal["held", "throttled"] = state
-        self.key = key
         self.retry_after = retry_after
         self.holder = holder
-        self.name = name
 
     def __str__(self) -> str:
         if self.state == "throttled":
@@ -96,7 +113,7 @@ class Busy(DibsError):
         return f"{self.name} is held{by}"
 
 
-class Duplicate(DibsError):
+class Duplicate(_KeyError):
     """It was submitted before.
 
     Attributes:
@@ -121,14 +138,12 @@ class Duplicate(DibsError):
         note: str | None = None,
         source: Source = "redis",
     ) -> None:
-        super().__init__(key, retry_after, state, message, name, note, source)
+        super().__init__(key, name, retry_after, state, message, name, note, source)
         self.note = note
         self.source: Source = source
-        self.key = key
         self.retry_after = retry_after
         self.state: Literal["running", "done"] = state
         self.message = message
-        self.name = name
 
     def __str__(self) -> str:
         if self.message is not None:
@@ -139,7 +154,7 @@ class Duplicate(DibsError):
         return f"{self.name} {was}; try again in {duration_text(self.retry_after)}"
 
 
-class Mismatch(DibsError):
+class Mismatch(_KeyError):
     """The key was used before with another payload: an error of the caller.
 
     Attributes:
@@ -148,15 +163,13 @@ class Mismatch(DibsError):
     """
 
     def __init__(self, key: str, name: str = "the key") -> None:
-        super().__init__(key, name)
-        self.key = key
-        self.name = name
+        super().__init__(key, name, name)
 
     def __str__(self) -> str:
         return f"{self.name} was used before with another payload; use a new key"
 
 
-class LeaseLost(DibsError):
+class LeaseLost(_KeyError):
     """You do not hold the lease: it expired or was taken over, so stop writing; or it was released.
 
     Attributes:
@@ -173,10 +186,8 @@ class LeaseLost(DibsError):
         name: str = "the key",
         state: Literal["lost", "released"] = "lost",
     ) -> None:
-        super().__init__(key, fence, name, state)
-        self.key = key
+        super().__init__(key, name, fence, name, state)
         self.fence = fence
-        self.name = name
         self.state: Literal["lost", "released"] = state
 
     def __str__(self) -> str:

@@ -203,8 +203,8 @@ class Event:
     was out and the policy let it through. outage: True when the call was refused, as the policy
     "closed" says."""
     waited: float | None = None
-    """acquired, busy, waited, claimed, resumed, replayed, duplicate, elected: seconds spent waiting
-    for others."""
+    """acquired, busy, passed, waited, claimed, resumed, replayed, duplicate, elected: seconds spent
+    waiting for others."""
     held: float | None = None
     """released, completed, late, lost, leaked, detached, resigned, deposed: seconds since it was
     acquired."""

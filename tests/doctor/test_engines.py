@@ -6,6 +6,7 @@ import pytest
 
 from dibs.doctor.report import exit_code, findings
 from dibs.testing import Engine, Server
+from tests.conditions import is_installed
 
 from .examining import look
 
@@ -18,6 +19,7 @@ Servers = Callable[[Engine], Server]
         ("valkey", "Valkey 9.1", (True, "DELIFEQ")),
         ("redis7", "Redis 7", (True, "LUA")),
         ("redis6", "Redis 6.2", (False, "LUA")),
+        *([("redis8", "Redis 8", (True, "LUA"))] if is_installed("redis8") else []),
     ],
 )
 def test_the_doctor_names_version_and_commands_of_each_engine(

@@ -3,6 +3,7 @@
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from dibs.testing import eventually
 
 from .processes import (
     PATIENT,
+    Start,
     gone,
     linux,
 )
@@ -76,6 +78,40 @@ def test_home_that_others_may_enter_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".dibs").chmod(0o777)
     with pytest.raises(UsageError, match="chmod 700"):
         embedded.start(str(tmp_path))
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that only this user may enter, with a short path."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as path:
+        yield Path(path)
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o757])
+def test_folder_into_which_others_may_write_is_refused(place: Path, mode: int) -> None:
+    """They could put a server of theirs in its place; in the place of a parent as well."""
+    (place / "open").mkdir()
+    (place / "open").chmod(mode)
+    for folder in (place / "open", place / "open" / "shop"):
+        with pytest.raises(UsageError, match=r"others may write to .*/open; name"):
+            embedded.start(str(folder))
+
+
+def test_folder_of_another_user_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in /tmp, where whoever knows its name may have made it first."""
+    (place / "shop").mkdir()
+    if os.geteuid() == 0:
+        os.chown(place / "shop", 65534, 65534)
+    else:  # the home directory of the user that we are not
+        monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    with pytest.raises(UsageError, match="belongs to another user"):
+        embedded.start(str(place / "shop"))
+
+
+def test_folder_in_a_sticky_directory_is_used(place: Path, start: Start) -> None:
+    """Whoever may write to it cannot rename what is ours: /tmp is one."""
+    place.chmod(0o1777)
+    assert start(str(place / "shop")).url
 
 
 def test_server_that_ends_at_once_shows_its_last_line(

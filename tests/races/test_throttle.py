@@ -1,8 +1,12 @@
 """Five processes, one key: never more than limit and burst in any window, with connections cut."""
 
+import asyncio
 from collections.abc import Callable
 
-from dibs.testing import Child, FaultProxy, Server, eventually
+import pytest
+
+from dibs import AsyncDibs
+from dibs.testing import Child, FaultProxy, Server, aeventually, eventually
 
 Spawn = Callable[..., Child]
 LIMIT, PER, BURST = 20, 1.0, 10
@@ -84,3 +88,16 @@ def test_five_processes_never_have_more_than_limit_and_burst(
     for start, _ in calls:
         inside = [1 for asked, answered in calls if start <= asked and answered <= start + PER]
         assert len(inside) <= LIMIT + BURST
+
+
+async def test_who_gives_up_gives_its_turn_back(valkey: Server) -> None:
+    """Cancelled while it waited: those who come later do not wait for nobody."""
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        await dibs.throttle("race:2", limit=1, per=100, burst=1)
+        before = valkey.client().pttl("race:2")
+        waiting = asyncio.create_task(dibs.throttle("race:2", limit=1, per=100, burst=1, wait=500))
+        await aeventually(lambda: valkey.client().pttl("race:2") > before)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await aeventually(lambda: valkey.client().pttl("race:2") <= before)

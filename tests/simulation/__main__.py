@@ -56,7 +56,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--whole", action="store_true", help="with --trace: do not shorten it")
     parser.add_argument("--seconds", type=float, help="of CPU, in place of a number of seeds")
     of_them = "the seeds of `make test` and `make test-long`, or some of them"
-    parser.add_argument("--fixed", nargs="?", const="0-60", metavar="FIRST-LAST", help=of_them)
+    parser.add_argument("--fixed", nargs="?", const="0-63", metavar="FIRST-LAST", help=of_them)
     parser.add_argument("--digests", type=int, nargs="+", metavar="SEED", help="of these runs")
     parser.add_argument("--list", action="store_true", help="the workloads")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .explorer import Client, Exploration, State, Step, Words, command, script
-from .server import REDIS6, VALKEY, Engine
+from .server import REDIS6, REDIS8, VALKEY, Engine
 
 K, LOCK, FENCE, FENCES = b"k", b"lock:{k}", b"fence:{k}", b"fences:{k}"
 TAG, LAST, FIRES = b"tag:t", b"last", b"fires:{last}"
@@ -96,6 +96,13 @@ class NativeHolder(Holder):
 
     def release(self) -> Words:
         return command(b"DELIFEQ", K, self.token)
+
+
+class Redis8Holder(NativeHolder):
+    """The same as Redis 8.4 has it."""
+
+    def release(self) -> Words:
+        return command(b"DELEX", K, b"IFEQ", self.token)
 
 
 class FencedHolder(Holder):
@@ -619,11 +626,30 @@ class Caller(Client):
     def steps(self, state: State, known: Any) -> Iterable[Step]:
         if known == "begin":
             secret = token(self.number).partition(b"@")[0]
-            count = script("throttle", [K], secret, 1000 * SHORT, 2)
+            count = script("throttle", [K], secret, 1, 0, 1000 * SHORT, 2)
             yield Step("calls", count, self._called)
 
     def _called(self, state: State, reply: Any) -> State:
         return state.having(self.number, "passed" if reply[0] == 1 else "refused")
+
+
+class Spender(Caller):
+    """Uses one of two units of a day; the later periods never come."""
+
+    def steps(self, state: State, known: Any) -> Iterable[Step]:
+        if known == "begin":
+            secret = token(self.number).partition(b"@")[0]
+            periods = (0, 1, 2**52, 2**52 + 1)
+            yield Step("spends", script("quota", [K], secret, 1, 2, b"", *periods), self._called)
+
+
+class Windowed(Caller):
+    """Uses one of two units of a window that is longer than the exploration."""
+
+    def steps(self, state: State, known: Any) -> Iterable[Step]:
+        if known == "begin":
+            secret = token(self.number).partition(b"@")[0]
+            yield Step("counts", script("window", [K], secret, 1, 0, 2**50, 2), self._called)
 
 
 def miscounted(state: State) -> str | None:
@@ -660,6 +686,7 @@ EXPLORATIONS: dict[str, Exploration] = {
     "hold, by command": _holding(VALKEY, NativeHolder, 3),
     "hold, extended by script": _holding(REDIS6, Holder, 3, SHORT, LONG),
     "hold, extended by command": _holding(VALKEY, NativeHolder, 3, SHORT, LONG),
+    "hold, extended on Redis 8.4": _holding(REDIS8, Redis8Holder, 2, SHORT, LONG),
     "fences": _holding(VALKEY, FencedHolder, 3),
     "permits": _holding(VALKEY, PermitHolder, 3),
     "permits, extended": _holding(VALKEY, PermitHolder, 3, SHORT, LONG),
@@ -684,6 +711,8 @@ EXPLORATIONS: dict[str, Exploration] = {
     "schedules": Exploration(VALKEY, _RECORDERS, moved_back, facts=0),
     "fires": Exploration(VALKEY, (Machine(0), Machine(1), Machine(2)), run_again, jumps=1),
     "throttle": Exploration(VALKEY, (Caller(0), Caller(1), Caller(2)), miscounted),
+    "window": Exploration(VALKEY, (Windowed(0), Windowed(1), Windowed(2)), miscounted),
+    "quota": Exploration(VALKEY, (Spender(0), Spender(1), Spender(2)), miscounted),
     "freed by a person": Exploration(
         VALKEY, (NativeHolder(0), NativeHolder(1), Person(2)), not_held, facts=(), jumps=1
     ),

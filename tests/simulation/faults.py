@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
-from .server import ENGINES, Engine
+from .server import ENGINES, REDIS8, VALKEY, Engine
 from .system import CLOCK
 from .topologies import Cluster, SentinelService
 
@@ -72,10 +72,16 @@ class Plan:
         return replace(self, absent=self.absent | {number})
 
 
-def draw_plan(seed: str, kinds: Sequence[str], topology: str = "single") -> Plan:
-    """A plan at random. Some have no faults, each of the others only some of *kinds*."""
+def draw_plan(
+    seed: str, kinds: Sequence[str], topology: str = "single", *, redis8: bool = False
+) -> Plan:
+    """A plan at random. Some have no faults, each of the others only some of *kinds*.
+
+    *redis8*: on Redis 8.4, where the others are on Valkey.
+    """
     random = Random(f"{seed}/plan")
     engine, may_kill = random.choice(ENGINES), random.random() < 0.8
+    engine = REDIS8 if redis8 and engine is VALKEY else engine
     if random.random() < 0.1:
         return Plan(engine, may_kill, (), topology)
     chosen = [kind for kind in kinds if random.random() < 0.4] or [random.choice(kinds)]

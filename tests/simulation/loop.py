@@ -28,7 +28,8 @@ class _Numbered:
 
 
 class _Task(_Numbered, asyncio.Task[Any]):
-    pass
+    process: Process | None = None
+    """Whose it is; None: nobody's."""
 
 
 class _Future(_Numbered, asyncio.Future[Any]):
@@ -52,6 +53,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _new_task(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> _Task:
         task = _Task(work, loop=loop, **options)
         task.number = next(self._numbers)
+        context = options.get("context")
+        task.process = PROCESS.get(None) if context is None else context.get(PROCESS)
         return task
 
     def create_future(self) -> _Future:
@@ -75,6 +78,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def kill(self, process: Process) -> None:
         """Run nothing of *process* from now on."""
         process.is_dead = True
+        # Also those that the library has started: if they were collected, they would end.
+        process.tasks += [
+            task for task in asyncio.all_tasks(self) if getattr(task, "process", None) is process
+        ]
         process.backlog.clear()
         self._halted[process] = None
 

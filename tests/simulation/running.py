@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from dibs._transport.multiplexed import AsyncConnection
 
 from .faults import Plan, draw_plan
-from .fixed_seeds import FIRST_WITH_MORE
+from .fixed_seeds import FIRST_WITH_MORE, ON_REDIS8
 from .system import BEGIN, CLOCK
 from .workloads import WORKLOADS
 from .world import World
@@ -52,7 +52,8 @@ def plan_of(name: str, seed: int) -> Plan:
     workload = WORKLOADS[name]
     # Seeds below were run before there were more kinds, and stay what they are.
     more = workload.more_kinds if seed >= FIRST_WITH_MORE else ()
-    return draw_plan(f"{name}/{seed}", (*workload.kinds, *more), workload.topology)
+    kinds = (*workload.kinds, *more)
+    return draw_plan(f"{name}/{seed}", kinds, workload.topology, redis8=seed in ON_REDIS8)
 
 
 def run(name: str, seed: int, plan: Plan | None = None, *, is_traced: bool = False) -> Outcome:

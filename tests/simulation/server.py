@@ -1,14 +1,14 @@
 """A server in memory: the commands that dibs sends, its Lua scripts, client tracking.
 
-It answers as Valkey 9, Redis 7 or Redis 6 do; `test_server.py` compares it with them. Time is an
-argument, and every command is one step: what happens between two steps is decided elsewhere.
+It answers as Valkey 9, Redis 8.4, Redis 7 or Redis 6 do; `test_server.py` compares it with them.
+Time is an argument, and every command is one step: what happens between two is decided elsewhere.
 """
 
 import hashlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from . import scripts
 from .keyspace import Keyspace, Value
@@ -36,15 +36,16 @@ class Engine:
 
     name: str
     version: str
-    compares: bool
-    """It has DELIFEQ and `SET … IFEQ`."""
+    compares: Literal["DELIFEQ", "DELEX", ""]
+    """The command by which it compares and deletes; with one, it has `SET … IFEQ` as well."""
     is_recent: bool
     """It has what came with 7.0: `SET NX GET`, EXPIRETIME, `PEXPIRE … GT`."""
 
 
-VALKEY = Engine("valkey", "9.1.2", compares=True, is_recent=True)
-REDIS7 = Engine("redis7", "7.0.15", compares=False, is_recent=True)
-REDIS6 = Engine("redis6", "6.2.14", compares=False, is_recent=False)
+VALKEY = Engine("valkey", "9.1.2", compares="DELIFEQ", is_recent=True)
+REDIS8 = Engine("redis8", "8.4.0", compares="DELEX", is_recent=True)
+REDIS7 = Engine("redis7", "7.0.15", compares="", is_recent=True)
+REDIS6 = Engine("redis6", "6.2.14", compares="", is_recent=False)
 ENGINES = (VALKEY, REDIS7, REDIS6)
 
 
@@ -295,7 +296,7 @@ class Server:
                 return _described(self._session).encode()
             case b"KILL":
                 return self._kill(words)
-            case b"SETINFO" if self.engine is not VALKEY:
+            case b"SETINFO" if self.engine not in (VALKEY, REDIS8):
                 raise ErrorReply(
                     "ERR Unknown subcommand or wrong number of arguments for 'SETINFO'"
                 )
@@ -450,6 +451,12 @@ class Server:
     def delifeq(self, key: bytes, value: bytes) -> Any:
         """DELIFEQ."""
         return int(self.keys.string(key) == value and self.keys.remove(key))
+
+    def delex(self, key: bytes, *words: bytes) -> Any:
+        """DELEX with IFEQ."""
+        if words and (len(words) != 2 or words[0].upper() != b"IFEQ"):
+            raise ErrorReply(_SYNTAX)
+        return self.delifeq(key, words[1]) if words else self.delete(key)
 
     # ---- expiry
 
@@ -693,7 +700,7 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
     "CLUSTER": Server.cluster, "ASKING": Server.asking,
     "GET": Server.get, "GETRANGE": Server.getrange, "STRLEN": Server.strlen, "MGET": Server.mget,
     "EXISTS": Server.exists, "SET": Server.set, "DEL": Server.delete, "UNLINK": Server.delete,
-    "DELIFEQ": Server.delifeq,
+    "DELIFEQ": Server.delifeq, "DELEX": Server.delex,
     "PTTL": Server.pttl, "PEXPIRETIME": Server.pexpiretime, "EXPIRETIME": Server.expiretime,
     "PEXPIRE": Server.pexpire, "PEXPIREAT": Server.pexpireat, "PERSIST": Server.persist,
     "ZADD": Server.zadd, "ZREM": Server.zrem, "ZREMRANGEBYSCORE": Server.zremrangebyscore,
@@ -703,7 +710,8 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
     "FLUSHALL": Server.flushall, "DBSIZE": Server.dbsize, "TYPE": Server.type,
 }  # fmt: skip
 _NEWER: dict[str, Callable[[Engine], bool]] = {
-    "DELIFEQ": lambda engine: engine.compares,
+    "DELIFEQ": lambda engine: engine.compares == "DELIFEQ",
+    "DELEX": lambda engine: engine.compares == "DELEX",
     "EXPIRETIME": lambda engine: engine.is_recent,
     "PEXPIRETIME": lambda engine: engine.is_recent,
 }
@@ -711,7 +719,7 @@ _WITHOUT_KEYS = {"HELLO", "CLIENT", "COMMAND", "PING", "SELECT", "ROLE", "CLUSTE
 _GROWING = {"SET", "ZADD"}
 """What a full server refuses."""
 _WRITING = {
-    *_GROWING, "DEL", "UNLINK", "DELIFEQ", "PEXPIRE", "PEXPIREAT", "PERSIST",
+    *_GROWING, "DEL", "UNLINK", "DELIFEQ", "DELEX", "PEXPIRE", "PEXPIREAT", "PERSIST",
     "ZREM", "ZREMRANGEBYSCORE", "FLUSHALL",
 }  # fmt: skip
 """What a replica refuses."""

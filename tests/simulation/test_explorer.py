@@ -18,6 +18,7 @@ LATE = {
     "hold, extended by script": TAKEN,
     # Only where the user may not run scripts.
     "hold, extended by command": "client 0 is sure for 19999 ms, and is wrong",
+    "hold, extended on Redis 8.4": "client 0 is sure for 19999 ms, and is wrong",
     "fences": TAKEN,
     "permits": TAKEN,
     "permits, extended": TAKEN,

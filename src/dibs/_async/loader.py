@@ -32,6 +32,7 @@ from .._core.codec import packed
 from .._core.connection import Outage
 from .._core.lease import HoldCall, LeaseState
 from .._core.request import Request
+from .._core.unit import Unit
 from .._core.watch import Tracked, read_watch, watch_request
 from .._events import EventSink
 from .._tasks import BackgroundTasks, Guard, Signal, current_loop, monotonic, within
@@ -40,7 +41,7 @@ from ..errors import Cause, Unavailable, UsageError
 from .leases import AsyncLeases
 from .spans import load_in_span, work_in_background
 from .store import AsyncStore
-from .values import AsyncCacheMemory, AsyncWriter
+from .values import AsyncCacheMemory, AsyncStoring, AsyncWriter
 
 _log = logging.getLogger("dibs")
 _FOREIGN_LOCK = (
@@ -64,7 +65,7 @@ class AsyncLoader:
         self._events = events
         self._leases = leases
         self._memory = memory
-        self.writer = AsyncWriter(store, events, memory)
+        self.writer = AsyncWriter(store, events, leases, memory)
         self.open()
 
     def open(self) -> None:
@@ -306,6 +307,18 @@ class AsyncLoader:
             return await self.degrade(request, outage.cause)
         finally:
             self._memory.end_unwatched(keys.key, outage)
+
+    async def load_inside(self, request: LoadRequest, unit: Unit) -> LoadAnswer:
+        """Our own load, for the transaction of *unit* alone: what is stored may be older."""
+        keys, since = request.keys, monotonic()
+        before = unit.value(keys.key)
+        if isinstance(before, AsyncStoring) and unit.take_back(before):
+            await before.carry_out("rolled_back")
+        self._events.emit("miss", keys.name)
+        value = await self.call(keys, "miss", request.load)
+        self._events.emit("loaded", keys.name, took=monotonic() - since)
+        unit.loaded[keys.key] = value = packed(keys.options.codec, value, keys.name)[1]
+        return LoadAnswer(value, math.inf)
 
     async def degrade(self, request: LoadRequest, cause: str) -> LoadAnswer:
         """Our own load, not stored: one for each process and key, because we are in a flight."""

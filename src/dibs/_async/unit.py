@@ -83,6 +83,12 @@ class AsyncRelease(AsyncEffect):
         if lease.call.options.on_late != "ignore" and lease.is_lost_at(monotonic()):
             raise lost_error(lease)
 
+    def fits(self, call: HoldCall) -> bool:
+        """Whether *call* may have this lease again."""
+        lease, options = self.lease, call.options
+        needs_fence = options.fence_prefix is not None and lease.fence is None
+        return options.limit == lease.call.options.limit and not needs_fence
+
     async def _release(self, outcome: Outcome) -> None:
         await self._leases.end(self.lease)
 
@@ -278,9 +284,8 @@ def wait_for_unit(leases: AsyncLeases, lease: LeaseState, keep: object = None) -
 
 def is_waiting(lease: LeaseState) -> bool:
     """Whether *lease* was released, and waits for the end of its unit."""
-    return isinstance(effect := _pending(lease.call.key, lease.home), AsyncRelease) and (
-        effect.lease is lease
-    )
+    effect = pending(lease.call.key, lease.home)
+    return isinstance(effect, AsyncRelease) and effect.lease is lease
 
 
 async def release(leases: AsyncLeases, lease: LeaseState) -> bool:
@@ -292,15 +297,16 @@ async def release(leases: AsyncLeases, lease: LeaseState) -> bool:
 
 async def take(leases: AsyncLeases, call: HoldCall, unit: Unit | None) -> Any:
     """What `leases.take` returns; a lease that waits in *unit*, or around it, is continued."""
-    effect = _pending(call.key, unit)
-    if isinstance(effect, AsyncRelease):
-        lease = await _continued(leases, call, effect)
+    effect = pending(call.key, unit)
+    if isinstance(effect, AsyncRelease) and effect.fits(call):
+        lease = await continued(leases, call, effect, effect.lease)
         if lease is not None:
             return lease
     return await leases.take(call)
 
 
-def _pending(key: bytes, unit: Unit | None) -> Any:
+def pending(key: bytes, unit: Unit | None) -> Any:
+    """The lease or claim of *key* that has ended inside *unit*, or around it, and waits."""
     while unit is not None:
         effect = unit.pending(key)
         if effect is not None:
@@ -309,16 +315,12 @@ def _pending(key: bytes, unit: Unit | None) -> Any:
     return None
 
 
-async def _continued(
-    leases: AsyncLeases, call: HoldCall, effect: AsyncRelease
+async def continued(
+    leases: AsyncLeases, call: HoldCall, effect: Any, before: LeaseState
 ) -> LeaseState | None:
-    """The lease of *effect*, for *call*. None: it cannot be continued."""
-    before = effect.lease
-    needs_fence = call.options.fence_prefix is not None and before.fence is None
-    if call.options.limit != before.call.options.limit or needs_fence or before.home is None:
-        return None
+    """The lease *before*, whose end waits as *effect*, for *call*. None: it was lost, or ended."""
     lease = before.continued(call, monotonic())
-    if not before.home.take_back(effect):
+    if before.home is None or not before.home.take_back(effect):
         return None
     before.is_over = True
     leases.table[lease.entry] = lease
@@ -328,6 +330,42 @@ async def _continued(
         wait_for_unit(leases, lease)
         raise
     return None if lease.is_lost else lease
+
+
+# ---- claims
+
+
+class AsyncEnding(AsyncEffect):
+    """The end of a claim, of which others hear when the transaction around it has ended."""
+
+    def __init__(
+        self,
+        leases: AsyncLeases,
+        claim: Any,
+        lease: LeaseState,
+        done: bytes | None,
+        undone: bytes | None,
+    ) -> None:
+        """*done*, *undone*: what it leaves after a commit, or else; None: nothing."""
+        super().__init__(leases, lease.call.key, lease.since, self._end)
+        self._claim = claim
+        self._undone = undone
+        self.done = done
+        self.lease = lease
+
+    async def _end(self, outcome: Outcome) -> None:
+        result = self.done if outcome == "committed" else self._undone
+        await self._claim.end_now(result)
+
+
+def unit_of_claim(lease: LeaseState) -> Unit | None:
+    """The unit with which a claim ends. None: it ends now."""
+    home = lease.home
+    if home is None or home.is_open:
+        return home or current()
+    if home.outcome != "committed":
+        _log.warning("%s: it ended after the transaction in which it began", lease.call.name)
+    return current()
 
 
 # ---- until=

@@ -33,6 +33,8 @@ SCRIPTS = (
     "schedule_record",
     "job_fetch",
     "throttle",
+    "quota",
+    "window",
 )
 
 
@@ -254,7 +256,7 @@ _ALWAYS = ("GET", "DEL", "PTTL", "PEXPIRE", "EVAL", "CLIENT TRACKING", *_AFTER_P
 _ENDING = ("CLIENT INFO", "CLIENT KILL")
 """What is needed to have a connection ended: a right that few users need to give."""
 
-Use = Literal["renew", "complete", "load", "tag", "fence", "limit", "throttle"]
+Use = Literal["renew", "complete", "load", "tag", "fence", "limit", "throttle", "window"]
 _NEEDS: dict[Use, tuple[str, tuple[str, ...]]] = {
     "renew": ("renew a lease", ("EVAL", "GET", "PEXPIRE")),
     "complete": ("keep the outcome of a claim", ("EVAL", "GET")),
@@ -262,11 +264,12 @@ _NEEDS: dict[Use, tuple[str, tuple[str, ...]]] = {
     "tag": ("cache a value with tags", ("EVAL", "GET", "PEXPIRE")),
     "fence": ("take a key with a fence", ("EVAL", "GET")),
     "throttle": ("count calls", ("EVAL", "GET")),
+    "window": ("count calls exactly", ("EVAL", "ZRANGE", "ZREM", "ZREMRANGEBYSCORE", "ZSCORE")),
     "limit": ("take one of several permits of a key", ("EVAL", *_AFTER_PERMIT)),
 }
 _KEPT_ALIVE: tuple[Use, ...] = ("complete", "load")
 """Claims and loads are renewed."""
-_BY_SCRIPT: tuple[Use, ...] = ("load", "tag", "fence", "limit", "throttle")
+_BY_SCRIPT: tuple[Use, ...] = ("load", "tag", "fence", "limit", "throttle", "window")
 """What no single command of any server does."""
 _SEE = 'see "What the server must allow" in docs/reference/targets.md'
 

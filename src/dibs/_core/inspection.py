@@ -219,10 +219,18 @@ def _classified(namespace: str, key: str, reading: KeyReading, now: float) -> Ke
             return KeyInfo(key, "history", "fires", remaining, of=whose)
         case [int(), list()] if key.startswith("waiting:") and (whose := _owner(namespace, key)):
             return KeyInfo(key, "waiters", "waiting", remaining, of=whose)
+        case [int(), list(members)] if _is_window(members):
+            return KeyInfo(key, "rate", "counting", remaining)
         case [int(count), list(members)] if permits := _permits(members, now):
             return KeyInfo(key, "permits", "held", remaining, permits=permits, taken=count)
         case _:
             return KeyInfo(key, "foreign", kind, remaining)
+
+
+def _is_window(members: list[Reply]) -> bool:
+    """Return whether a sorted set counts the calls of a window."""
+    first = members[0] if members else None
+    return isinstance(first, bytes) and re.fullmatch(rb"\d+ [0-9a-f-]+", first) is not None
 
 
 def _name(namespace: str, key: bytes) -> str:
@@ -302,7 +310,7 @@ def _framed(key: str, head: bytes, now: float) -> KeyInfo:
         frame = unframe(claim.result)
         age = None if frame is None else _age(frame.made_at, now)
         return KeyInfo(key, "done", "done", age=age, token_hint=token_hint(head), note=claim.note)
-    if head.startswith(b"dibs1 rate "):
+    if head.startswith((b"dibs1 rate ", b"dibs1 quota ")):
         return KeyInfo(key, "rate", "counting")
     loading = None
     if head.startswith(MARK):

@@ -382,7 +382,8 @@ class Interval:
         return f"every {self._step / 1000:g} s"
 
 
-def _zone(timezone: str | tzinfo) -> tzinfo:
+def zone_named(timezone: str | tzinfo) -> tzinfo:
+    """Return the time zone of that name. Raises UsageError if this machine has none."""
     if isinstance(timezone, tzinfo):
         return timezone
     if timezone == "UTC":
@@ -436,7 +437,7 @@ class ScheduleOptions:
         expand(settings.namespace, key)  # UsageError: no string, empty, or too long
         self.key: Final = key
         self.every: Final = every
-        self.zone: Final = _zone(timezone)
+        self.zone: Final = zone_named(timezone)
         self.missed: Final[Missed] = missed
         self.at_least: Final = seconds(at_least, "at_least", zero=True)
         self.lease: Final = HoldOptions(
@@ -459,7 +460,7 @@ class ScheduleOptions:
 
 def next_fires(cron: str, timezone: str, now: int, count: int) -> list[datetime]:
     """The next fires of a cron expression. UsageError: it is none, or there is no such zone."""
-    rule, fires = Cron(cron, _zone(timezone)), [now]
+    rule, fires = Cron(cron, zone_named(timezone)), [now]
     for _ in range(count):
         fires.append(rule.following(fires[-1]))
     return [datetime.fromtimestamp(fire / 1000, rule.zone) for fire in fires[1:]]

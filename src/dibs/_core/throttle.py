@@ -1,12 +1,14 @@
-"""How often a key may be called: its options, the request that counts a call, and its reading.
+"""How much of a key may be used: options, requests and replies of `throttle` and `quota`.
 
-The generic cell rate algorithm (GCRA): a key has one number, the time at which all calls that were
-counted are used up. Each call moves it by *per* / *limit*; it may be ahead of the server's clock by
-*burst* calls.
+A rate is the generic cell rate algorithm (GCRA): a key has one number, the time at which all that
+was counted is used up. Each unit moves it by *per* / *limit*; it may be ahead of the server's clock
+by *burst* units. A quota counts the units of a period of the calendar.
 """
 
 import math
-from typing import Final, NamedTuple, Required, TypedDict
+from collections.abc import Iterable
+from datetime import datetime, timedelta, tzinfo
+from typing import Final, Literal, NamedTuple, Required, TypedDict
 
 from ..errors import UsageError
 from .capabilities import run_script
@@ -14,27 +16,59 @@ from .keys import LONGEST_TTL, Seconds, seconds
 from .lease import secret_of
 from .options import OutagePolicy, Settings
 from .request import OddReply, Reply, Request
+from .schedule import zone_named
 
-MOST_CALLS = 1_000_000
-"""The most that `limit` and `burst` may say."""
+MOST_UNITS = 1_000_000_000
+"""The most that `limit`, `burst` and `cost` may say."""
+MOST_RATES = 8
 _MICRO = 1_000_000
+_ROUNDING = 1.01
+"""By how much a whole number of µs may make a rate slower than asked for."""
+
+Period = Literal["day", "week", "month"]
+Rates = tuple[tuple[int, Seconds], ...] | list[tuple[int, Seconds]]
 
 
 class ThrottleKeywords(TypedDict, total=False):
     """Options of `throttle` and `throttled`."""
 
     limit: Required[int]
-    """How many calls, on average, each *per*."""
+    """How many units, on average, each *per*. A call costs one, unless it says otherwise."""
     per: Required[Seconds]
-    """The time in which so many calls are allowed."""
+    """The time in which so many units are allowed."""
     burst: int | None
     """How many may come at once after a quiet time. None: *limit*. 1: evenly spaced."""
+    also: Rates
+    """Further rates of the key, as (limit, per): all of them count a call, or none does."""
+    exact: bool
+    """Never more than *limit* in any time of *per*, at the price of an entry for each call; without
+    it, such a time may have *limit* and *burst*."""
     on_outage: OutagePolicy | None
     """"open" proceeds unguarded, "closed" raises Unavailable. None: the policy of the client."""
 
 
+class QuotaKeywords(TypedDict, total=False):
+    """Options of `quota`."""
+
+    limit: Required[int]
+    """How many units in each period. A call costs one, unless it says otherwise."""
+    per: Required[Period]
+    """A period of the calendar: "day", "week" (from Monday) or "month"."""
+    timezone: str | tzinfo
+    """Whose calendar."""
+    on_outage: OutagePolicy | None
+    """"open" proceeds unguarded, "closed" raises Unavailable. None: the policy of the client."""
+
+
+class Rate(NamedTuple):
+    """One rate, as the script has it."""
+
+    interval_us: int
+    burst: int
+
+
 class ThrottleOptions:
-    """How often a key may be called. UsageError: an option is invalid."""
+    """How often a key may be called. Raises UsageError if an option is invalid."""
 
     def __init__(
         self,
@@ -43,54 +77,204 @@ class ThrottleOptions:
         limit: int,
         per: Seconds,
         burst: int | None = None,
+        also: Rates = (),
+        exact: bool = False,
         on_outage: OutagePolicy | None = None,
     ) -> None:
-        self.limit: Final = _calls(limit, "limit")
+        self.limit: Final = units(limit, "limit")
         self.per: Final = seconds(per, "per")
-        self.burst: Final = self.limit if burst is None else _calls(burst, "burst")
-        # Whole numbers, rounded up: sums stay exact, and the limit is never exceeded.
-        self.interval_us: Final = math.ceil(round(self.per * _MICRO) / self.limit)
-        if self.interval_us * self.burst > LONGEST_TTL * _MICRO:
-            raise UsageError("burst must not take longer than ten years to come back")
+        self.rates: Final = (_rate(self.limit, self.per, burst), *_further(also))
+        if exact and (burst is not None or also):
+            raise UsageError("exact=True takes neither burst= nor also=")
+        self.exact: Final = bool(exact)
+        self.most: Final = min(rate.burst for rate in self.rates)
+        """The most that one call may cost."""
         self.on_outage: Final = settings.policy(on_outage)
 
+    def check_cost(self, cost: object) -> int:
+        """Return *cost*. Raises UsageError if no call may ever cost so much."""
+        return _cost(cost, self.most, "burst")
 
-def _calls(number: object, what: str) -> int:
-    if type(number) is not int or not 1 <= number <= MOST_CALLS:
-        raise UsageError(f"{what} must be a number from 1 to {MOST_CALLS}, not {number!r}")
+
+class QuotaOptions:
+    """How much of a key may be used in a period. Raises UsageError if an option is invalid."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        limit: int,
+        per: Period,
+        timezone: str | tzinfo = "UTC",
+        on_outage: OutagePolicy | None = None,
+    ) -> None:
+        if per not in _STARTS:
+            raise UsageError(f"per must be one of {', '.join(map(repr, _STARTS))}, not {per!r}")
+        self.limit: Final = units(limit, "limit")
+        self.per: Final = per
+        self.zone: Final = zone_named(timezone)
+        self.on_outage: Final = settings.policy(on_outage)
+
+    def check_cost(self, cost: object) -> int:
+        """Return *cost*. Raises UsageError if no call may ever cost so much."""
+        return _cost(cost, self.limit, "limit")
+
+
+def units(number: object, what: str) -> int:
+    """Return *number*. Raises UsageError if it is no number of units."""
+    if type(number) is not int or not 1 <= number <= MOST_UNITS:
+        raise UsageError(f"{what} must be a number from 1 to {MOST_UNITS}, not {number!r}")
     return number
 
 
+def _cost(cost: object, most: int, what: str) -> int:
+    if type(cost) is not int or cost < 0:
+        raise UsageError(f"cost must be a whole number, 0 or more, not {cost!r}")
+    if cost > most:
+        raise UsageError(f"a cost of {cost} is more than the {what} of {most}: it would never pass")
+    return cost
+
+
+def _rate(limit: int, per: float, burst: int | None) -> Rate:
+    # Whole numbers, rounded up: sums stay exact, and the limit is never exceeded.
+    micros = round(per * _MICRO)
+    rate = Rate(math.ceil(micros / limit), limit if burst is None else units(burst, "burst"))
+    if rate.interval_us * limit > micros * _ROUNDING:
+        raise UsageError(f"{limit} in {per:g} s is too fast to count one by one: use larger units")
+    if rate.interval_us * rate.burst > LONGEST_TTL * _MICRO:
+        raise UsageError("burst must not take longer than ten years to come back")
+    return rate
+
+
+def _further(also: Iterable[tuple[int, Seconds]]) -> list[Rate]:
+    rates = list(also)
+    if len(rates) >= MOST_RATES or not all(len(each) == 2 for each in rates):
+        raise UsageError(f"also= takes at most {MOST_RATES - 1} pairs of limit and per")
+    return [_rate(units(limit, "limit"), seconds(per, "per"), None) for limit, per in rates]
+
+
 def check_throttle(options: ThrottleKeywords) -> ThrottleOptions:
-    """UsageError: an option of `throttle` is invalid. TypeError: there is no such option."""
+    """Raise UsageError if an option of `throttle` is invalid, TypeError if there is none such."""
     return ThrottleOptions(Settings("", "open"), **options)
 
 
-class Throttling(NamedTuple):
+class UsageOutcome(NamedTuple):
     """The outcome of one call."""
 
     passed: bool
     left: int
-    """How many more may follow at once."""
+    """How many units may follow at once."""
     reset: float
-    """Seconds until there is one more; for a call that was refused: until it may come again."""
+    """Seconds until there is one more; of a quota: until its period ends; for a call that was
+    refused: until it may come again."""
+    delay: float = 0.0
+    """Seconds after which it is the turn of a call that waits."""
     guarded: bool = True
     """False: the store was out, and the policy let it through."""
+    period: int = 0
+    """Of a quota: when its period began, in µs."""
+    request: bytes = b""
+    """What names the request that was counted."""
 
 
-UNGUARDED_THROTTLING = Throttling(passed=True, left=0, reset=0.0, guarded=False)
+UNGUARDED_USAGE = UsageOutcome(passed=True, left=0, reset=0.0, guarded=False)
 
 
-def throttle_request(key: bytes, token: bytes, options: ThrottleOptions) -> Request:
-    """Count a call, if there is one left."""
-    words = (secret_of(token), options.interval_us, options.burst)
+# ---- rates
+
+
+def throttle_request(
+    key: bytes, token: bytes, options: ThrottleOptions, cost: int = 1, wait: float | None = 0.0
+) -> Request:
+    """Count a call that takes its turn within *wait* seconds. None: settle, count it anyway."""
+    patience = -1 if wait is None else math.floor(wait * _MICRO)
+    rates = [number for rate in options.rates for number in rate]
+    words = (secret_of(token), cost, patience, *rates)
     return Request(run_script("throttle", [key], *words), 1, key)
 
 
-def read_throttle(reply: Reply) -> Throttling:
-    """Whether it was counted, and what is left."""
+def window_request(
+    key: bytes, token: bytes, options: ThrottleOptions, cost: int, wait: float
+) -> Request:
+    """Count a call in the window before its turn, which comes within *wait* seconds."""
+    words = (secret_of(token), cost, math.floor(wait * _MICRO), *_window(options))
+    return Request(run_script("window", [key], *words), 1, key)
+
+
+def settle_window_request(
+    key: bytes, options: ThrottleOptions, request: bytes, before: int, cost: int
+) -> Request:
+    """Let *request*, which was counted with the cost *before*, have cost *cost*."""
+    words = (request, cost, 0, *_window(options), request, before)
+    return Request(run_script("window", [key], *words), 1, key)
+
+
+def _window(options: ThrottleOptions) -> tuple[int, int]:
+    return math.ceil(options.per * _MICRO), options.limit
+
+
+def read_throttle(reply: Reply) -> UsageOutcome:
+    """Return whether a call was counted, and what is left."""
     match reply:
+        case [2, int(left), int(us)]:
+            return UsageOutcome(True, left, us / _MICRO, us / _MICRO)
         case [int(counted), int(left), int(us)]:
-            return Throttling(counted == 1, left, us / _MICRO)
+            return UsageOutcome(counted == 1, left, us / _MICRO)
         case _:
             raise OddReply
+
+
+# ---- quotas
+
+
+class ClockElsewhere(NamedTuple):
+    """The server's clock is in none of the periods of a request."""
+
+    now: float
+
+
+def quota_request(
+    key: bytes, token: bytes, options: QuotaOptions, now: float, cost: int, period: int | None
+) -> Request:
+    """Count *cost* units; *now* tells about which time it is. *period*: the one to settle in."""
+    limits = [round(each * _MICRO) for each in period_limits(options.per, options.zone, now)]
+    words = (secret_of(token), cost, options.limit, b"" if period is None else period, *limits)
+    return Request(run_script("quota", [key], *words), 1, key)
+
+
+def read_quota(reply: Reply) -> UsageOutcome | ClockElsewhere:
+    """Return whether a call was counted, and what is left."""
+    match reply:
+        case [-1, int(now), *_]:
+            return ClockElsewhere(now / _MICRO)
+        case [int(counted), int(left), int(us), int(start)]:
+            return UsageOutcome(counted == 1, left, us / _MICRO, period=start)
+        case _:
+            raise OddReply
+
+
+def period_limits(per: Period, zone: tzinfo, now: float) -> list[float]:
+    """Return the limits of the period of *now*, the one before it and the one after it."""
+    here = datetime.fromtimestamp(now, zone).replace(tzinfo=None)
+    start = _STARTS[per](here)
+    starts = [_STARTS[per](start - timedelta(minutes=1)), start]
+    for _ in range(2):
+        starts.append(_STARTS[per](starts[-1] + _LONGER[per]))
+    return [each.replace(tzinfo=zone).timestamp() for each in starts]
+
+
+def _day(moment: datetime) -> datetime:
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _week(moment: datetime) -> datetime:
+    return _day(moment) - timedelta(days=moment.weekday())
+
+
+def _month(moment: datetime) -> datetime:
+    return _day(moment).replace(day=1)
+
+
+_STARTS = {"day": _day, "week": _week, "month": _month}
+_LONGER = {"day": timedelta(hours=36), "week": timedelta(days=10), "month": timedelta(days=45)}
+"""Longer than a period, and shorter than two."""

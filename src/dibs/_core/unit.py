@@ -13,7 +13,7 @@ is in a context variable: a task that was started inside belongs to it, and a th
 `asyncio.to_thread`, but no `threading.Thread`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Any, Literal, Protocol
 
@@ -51,7 +51,7 @@ class Unit:
 
     __slots__ = (
         "__weakref__", "_calls", "_leases", "_values", "identity", "invalidated", "is_over",
-        "loaded", "outcome", "outer", "says_when", "watch_savepoint",
+        "loaded", "loads", "outcome", "outer", "says_when", "watch_savepoint",
     )  # fmt: skip
 
     def __init__(self, outer: "Unit | None" = None, identity: object = None) -> None:
@@ -69,6 +69,8 @@ class Unit:
         """Called with each effect, to undo it with the savepoint that is open."""
         self.loaded: dict[bytes, Any] = {}
         """Cached values that were loaded inside, perhaps from rows that only this unit sees."""
+        self.loads: dict[bytes, Any] = {}
+        """Loads that are under way inside, which no one else may join."""
         self.invalidated: set[bytes] = set()
         """Values and tags: what others store meanwhile may be older than what is written here."""
         self._leases: list[Effect] = []
@@ -105,6 +107,19 @@ class Unit:
         if self.watch_savepoint is not None:
             self.watch_savepoint(effect)
         return True
+
+    def value(self, key: bytes) -> Effect | None:
+        """The change of the cached value of *key* that waits."""
+        return self._values.get(key)
+
+    def has_changed(self, key: bytes, tags: Iterable[bytes]) -> bool:
+        """Whether a cached value was invalidated inside, so that a stored one may be old."""
+        return key in self.invalidated or not self.invalidated.isdisjoint(tags)
+
+    def forget(self, key: bytes | None) -> None:
+        """Forget what was loaded inside. None: all, for it may have a tag."""
+        for values in (self.loaded, self.loads):
+            values.clear() if key is None else values.pop(key, None)
 
     def _wait(self, effect: Effect, effects: list[Effect]) -> bool:
         if not self.is_open:
@@ -168,7 +183,7 @@ class Unit:
         """
         values = [self._values.pop(key) for key in list(self._values)]
         leases = sorted(_emptied(self._leases), key=lambda each: each.since, reverse=True)
-        self.loaded.clear()
+        self.forget(None)
         self.invalidated.clear()
         return [*values, *_emptied(self._calls), *leases]
 

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple, TypeVar, Unpack
 from urllib.parse import quote
 
 from .._core.keys import Template
-from .._core.throttle import ThrottleKeywords, Throttling, check_throttle
+from .._core.throttle import ThrottleKeywords, UsageOutcome, check_throttle
+from ..errors import UsageError
 from .decorators import remember
 from .problems import too_often
 from .responses import Headers, Response
@@ -14,6 +15,7 @@ from .responses import Headers, Response
 _PRINTABLE = "".join([chr(each) for each in range(32, 127) if chr(each) not in '"%\\'])
 F = TypeVar("F", bound=Callable[..., Any])
 ThrottleKey = str | Callable[..., Any]
+Cost = int | Callable[..., Any]
 
 
 class ThrottleAnswer(NamedTuple):
@@ -29,16 +31,26 @@ class Throttle:
     """How often an endpoint may be called, and by whom. UsageError: an option is invalid."""
 
     def __init__(
-        self, key: ThrottleKey, message: str | None, name: str | None, options: ThrottleKeywords
+        self,
+        key: ThrottleKey,
+        message: str | None,
+        name: str | None,
+        options: ThrottleKeywords,
+        cost: Cost = 1,
     ) -> None:
         self.key = key
+        self.cost = cost
         self.template = Template(key) if isinstance(key, str) else None
         self.options = options
         self.message = message
         shown = key if isinstance(key, str) else getattr(key, "__name__", "throttled")
+        if name is None and shown == "<lambda>":
+            raise UsageError("a lambda has no name that clients can read: pass name=")
         self.name = shown if name is None else name
         """What events, and the headers, call the key: a template."""
         self._checked = check_throttle(options)
+        if not callable(cost):
+            self._checked.check_cost(cost)
         self._policy = _quoted(self.name)
 
     def key_of(self, fields: Mapping[str, object], *call: object) -> str | Any:
@@ -51,14 +63,18 @@ class Throttle:
             return self.key(*call)
         return self.template((), {name: fields.get(name) for name in self.template.fields})
 
-    def answer(self, outcome: Throttling) -> ThrottleAnswer:
+    def cost_of(self, *call: object) -> int | Any:
+        """Return the cost of a request, or what the function says, given *call*."""
+        return self.cost(*call) if callable(self.cost) else self.cost
+
+    def answer(self, outcome: UsageOutcome) -> ThrottleAnswer:
         """What follows from it."""
         fields = self._fields(outcome)
         if outcome.passed:
             return ThrottleAnswer(fields, None)
         return ThrottleAnswer((), too_often(fields, outcome.reset, self.message))
 
-    def _fields(self, outcome: Throttling) -> Headers:
+    def _fields(self, outcome: UsageOutcome) -> Headers:
         """RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-10.
 
         Without a partition key: it would be the user. Nothing, if the call was not counted.
@@ -72,7 +88,7 @@ class Throttle:
 
     def facts(self) -> tuple[Any, ...]:
         """By which two of them are equal."""
-        return self.key, self.message, self.name, *sorted(self.options.items())
+        return self.key, self.cost, self.message, self.name, *sorted(self.options.items(), key=repr)
 
 
 def _quoted(name: str) -> str:
@@ -91,6 +107,7 @@ class Throttled:
         self,
         key: ThrottleKey,
         *,
+        cost: Cost = 1,
         message: str | None = None,
         name: str | None = None,
         **options: Unpack[ThrottleKeywords],
@@ -100,6 +117,7 @@ class Throttled:
         Args:
             key: A template, whose fields are parameters of the path; or a function that returns
                 the key.
+            cost: How many units a request uses; or a function as for the key that returns it.
             message: What a refusal says.
             name: What events and the RateLimit fields call the key; default: the template.
             options: Those of `throttle`.
@@ -107,7 +125,7 @@ class Throttled:
         Raises:
             UsageError: An option is invalid.
         """
-        throttle = Throttle(key, message, name, options)
+        throttle = Throttle(key, message, name, options, cost)
 
         def decorate(view: Any) -> Any:
             guarded = self._guard(throttle, view)

@@ -199,7 +199,10 @@ def _try_lock(folder: ServerFolder) -> int | None:
     """The lock file of *folder*, open and locked. None: another process has locked it."""
     import fcntl  # Windows has none, and its users get a UsageError, not an ImportError
 
-    os.makedirs(os.path.dirname(folder.path), mode=0o700, exist_ok=True)
+    parent = os.path.dirname(folder.path)
+    os.makedirs(parent, mode=0o700, exist_ok=True)
+    if not folder.is_private:
+        _check_path(parent)
     try:
         _make_directory(folder.path)
         lock = os.open(folder.lock_file, os.O_RDWR | os.O_CREAT, 0o600)
@@ -225,6 +228,42 @@ def _make_directory(path: str) -> None:
         raise UsageError(f"embedded: {path} must be a directory that you own")
     if status.st_mode & 0o077:
         raise UsageError(f"embedded: {path} is accessible to others; chmod 700 it, or remove it")
+
+
+def _check_path(path: str) -> None:
+    """UsageError: another user could put another directory in the place of one in *path*.
+
+    Connections, also later ones, would go to a server of that user.
+    """
+    real = Path(os.path.realpath(path))
+    for each in (real, *real.parents):
+        status = os.stat(each)
+        if status.st_uid not in (0, os.geteuid()):
+            raise UsageError(f"embedded: {each} belongs to another user; {_ELSEWHERE}")
+        if _may_be_written(status) and not status.st_mode & stat.S_ISVTX:
+            raise UsageError(f"embedded: others may write to {each}; {_ELSEWHERE}, or chmod it")
+
+
+_ELSEWHERE = "name a folder of yours, such as one in your home directory or in /var/lib"
+
+
+def _may_be_written(status: os.stat_result) -> bool:
+    """Whether others than its owner and root may write to a directory."""
+    by_group = bool(status.st_mode & stat.S_IWGRP) and not _is_alone(status)
+    return by_group or bool(status.st_mode & stat.S_IWOTH)
+
+
+def _is_alone(status: os.stat_result) -> bool:
+    """Whether the group of a directory has nobody but its owner, as the one named like a user."""
+    import grp
+    import pwd
+
+    try:
+        owner, group = pwd.getpwuid(status.st_uid), grp.getgrgid(status.st_gid)
+    except KeyError:
+        return False
+    names = {group.gr_name, *group.gr_mem}
+    return owner.pw_gid == group.gr_gid and names == {owner.pw_name}
 
 
 # --- the supervisor --------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from .._core.causes import cause_for
 from .._core.connection import Outage
 from .._core.keys import Seconds, fingerprint, milliseconds, seconds
 from .._core.lease import HoldCall, LeaseState, note_in, settle_request
-from .._core.once import How, encoded_note, framed, left_by, with_note
+from .._core.once import How, Left, encoded_note, framed, left_by, with_note
 from .._core.options import ClaimOptions
-from .._core.unit import current, use
+from .._core.unit import Unit, current, use
 from .._events import EventSink
 from .._system import time
 from .._threads import maybe_await, monotonic, must_await
@@ -46,6 +46,7 @@ from .._core.once import (
     answer_duplicate,
     answer_recorded,
     done_elsewhere,
+    fingerprint_in,
     read_claim,
     read_record,
     running_record,
@@ -57,6 +58,7 @@ from ..errors import Duplicate, LeaseLost, Mismatch
 from .lease import resume
 from .leases import NOT_OURS
 from .records import Records, TableQuery
+from .unit import Ending, continued, pending, unit_of_claim
 from .within import Within, open_writers
 
 _log = logging.getLogger("dibs")
@@ -79,8 +81,8 @@ class Claim(Generic[R]):
     """
 
     __slots__ = (
-        "__weakref__", "_call", "_lease", "_leases", "_options", "_recording", "_released",
-        "_secret", "replayed", "result",
+        "__weakref__", "_call", "_is_waiting", "_lease", "_leases", "_options", "_recording",
+        "_released", "_secret", "replayed", "result",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +103,8 @@ class Claim(Generic[R]):
         self._options = options
         self._lease = lease
         self._released = False
+        self._is_waiting = False
+        """It has ended, and others are told after the transaction around it."""
         self._recording: Recording | None = None
         """Its record in a database."""
         self._secret = secret
@@ -179,23 +183,26 @@ class Claim(Generic[R]):
             claims.closed(self)
             self._settle(1)  # the database answers
             return self._recording.end(self)
-        effect = left_by(
-            "released" if self._released else how, options.after, options.on_error,
-            has_result=self.result is not NO_RESULT, work=options.work,
-            lost=options.work != "submission" and self.lost,
-        )  # fmt: skip
-        if effect == "nothing":
-            return self._end(None)
-        if effect == "untouched":
+        effect = self._left(how)
+        if effect == "untouched" or self._is_waiting:
             return False
-        result = b""
+        result = None if effect == "nothing" else b""
+        unit = unit_of_claim(lease) if use.has_begun else None
         if effect == "result":
             try:
                 result = framed(options, self.result, time(), self._lasted)
             except BaseException:  # an interrupted one as well: it must not be done again
-                self._end(b"")
+                self._end(b"", unit)
                 raise
-        return self._end(result)
+        return self._end(result, unit)
+
+    def _left(self, how: How) -> Left:
+        options = self._options
+        return left_by(
+            "released" if self._released else how, options.after, options.on_error,
+            has_result=self.result is not NO_RESULT, work=options.work,
+            lost=options.work != "submission" and self.lost,
+        )  # fmt: skip
 
     # ---- with a database
 
@@ -302,8 +309,21 @@ class Claim(Generic[R]):
         assert self._lease is not None
         return monotonic() - self._lease.since + self._lease.elsewhere
 
-    def _end(self, result: bytes | None) -> bool:
-        """None: leave nothing. Else a record, for the window from now on."""
+    def _end(self, result: bytes | None, unit: Unit | None) -> bool:
+        """None: leave nothing. Else a record, for the window from now on. *unit*: after its end."""
+        lease, leases = self._lease, self._leases
+        assert lease is not None
+        if unit is not None and lease.guarded:
+            # A rollback takes its work along, so that it ends as if it had raised.
+            undone = None if self._left("raised") == "nothing" else b""
+            if unit.add(Ending(leases, self, lease, result, undone)):
+                claims.closed(self)
+                lease.home, self._is_waiting = unit, True
+                return True
+        return self.end_now(result)
+
+    def end_now(self, result: bytes | None) -> bool:
+        """End it by *result*, whatever is around it; None: leave nothing."""
         lease, leases = self._lease, self._leases
         assert lease is not None
         if leases.store.is_closed:
@@ -430,6 +450,8 @@ def _taken(
     try:
         if lease.guarded:
             leases.renewer.keep(lease)
+        if use.has_begun and lease.home is None:
+            lease.home = current()
         if leases.events.listeners:
             kind = "claimed" if submission.secret is None else "resumed"
             leases.events.emit(kind, call.name, guarded=lease.guarded, waited=waited)
@@ -445,6 +467,8 @@ def _ask(leases: Leases, submission: ClaimCall) -> ClaimOutcome:
     call, options, seen, note, secret, table = submission
     if secret is not None:
         return _resume(leases, call, options, secret)
+    if use.has_begun and isinstance(ending := pending(call.key, current()), Ending):
+        return _again(leases, submission, ending)
     known = leases.known_record(call.key)
     if known is not None:  # it runs in this process: no request is needed
         existing = read_record(*known)
@@ -461,6 +485,17 @@ def _ask(leases: Leases, submission: ClaimCall) -> ClaimOutcome:
                 recorded = table.ask(call.key)
                 if recorded is not None:
                     return _answer_committed(leases, submission, existing, recorded)
+    return answer_duplicate(options, call, seen, existing)
+
+
+def _again(leases: Leases, submission: ClaimCall, ending: Ending) -> ClaimOutcome:
+    """The answer to a claim whose key has ended in the same transaction, of which others wait."""
+    call, options, seen, *_ = submission
+    if ending.done is None:  # it leaves nothing: the key is claimed again
+        lease = continued(leases, call, ending, ending.lease)
+        return _ask(leases, submission) if lease is None else lease
+    fingerprint = fingerprint_in(ending.lease.token)
+    existing = ExistingClaim("done", options.window, fingerprint, result=ending.done)
     return answer_duplicate(options, call, seen, existing)
 
 

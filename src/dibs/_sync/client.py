@@ -56,7 +56,6 @@ from .._core.options import (
 )
 from .._core.schedule import ScheduleKeywords, ScheduleOptions
 from .._core.shapes import returned_type
-from .._core.throttle import ThrottleKeywords, ThrottleOptions, Throttling
 from .._core.unit import current, use
 from .._events import EventSink
 from .._forks import reopen_after_fork
@@ -72,7 +71,7 @@ from .leases import Leases, peek
 from .scheduled import ScheduledFunction, Scheduler, register
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, Store
-from .throttle import ThrottleCall, throttle, throttle_or_raise, throttled
+from .throttle import Counting
 from .unit import after_commit, check_until, take
 from .within import Within
 
@@ -86,7 +85,7 @@ X = TypeVar("X")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Dibs(Caching):
+class Dibs(Caching, Counting):
     """Short leases in Redis or Valkey: locks, submissions that are processed once, and a cache.
 
     If the environment has DIBS_DISABLED=1 when it is created, nothing is guarded: every verb
@@ -143,9 +142,7 @@ class Dibs(Caching):
         """How the key of a claim is held; made once for each `ClaimOptions`."""
         scheduling = functools.partial(ScheduleOptions, settings)
         self._schedule_options = Remembered(Dibs.scheduled, scheduling)
-        throttling = functools.partial(ThrottleOptions, settings)
-        self._throttle_options = Remembered(Dibs.throttle, throttling)
-        self._throttled_options = Remembered(Dibs.throttled, throttling)
+        Counting.__init__(self, settings, self._leases)
         self._schedules: dict[str, ScheduledFunction] = {}
         may_trace = self._events.may_trace
         self._new_hold = traced_hold if may_trace else Hold
@@ -282,62 +279,6 @@ class Dibs(Caching):
             UsageError: No transaction is open that says when it commits.
         """
         after_commit(self._leases, function)
-
-    # ---- throttle
-
-    @takes(ThrottleKeywords, ThrottleOptions)
-    def throttle(
-        self, key: str, *, name: str | None = None, **options: Unpack[ThrottleKeywords]
-    ) -> None:
-        """Count a call of *key*: *limit* calls each *per*, with a burst.
-
-        Args:
-            key: The key, without the namespace.
-            name: What events and errors call the key, as in `hold`.
-
-        Raises:
-            Busy: One call too many. `retry_after` is when the next one is allowed, `state`
-                "throttled".
-            Unavailable: Redis is unavailable and the policy is "closed".
-            UsageError: An option is invalid.
-        """
-        chosen = self._throttle_options(options)
-        call = ThrottleCall(expand(self._settings.namespace, key), key, name, chosen)
-        return must_await(throttle_or_raise(self._leases, call))
-
-    def _throttle(self, key: str, name: str, options: ThrottleKeywords) -> Throttling:
-        """Count a call for an integration, which reports to its clients how many calls are left."""
-        chosen = self._throttle_options(options)
-        call = ThrottleCall(expand(self._settings.namespace, key), key, name, chosen)
-        return throttle(self._leases, call)
-
-    @takes(ThrottleKeywords, ThrottleOptions)
-    def throttled(
-        self,
-        template: str,
-        *,
-        busy: OnBusy | None = None,
-        **options: Unpack[ThrottleKeywords],
-    ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-        """Limit the calls for each key: `@dibs.throttled("sms:{user}", limit=5, per=60)`.
-
-        Args:
-            template: The key, with fields for the arguments of the call.
-            busy: As in `exclusive`.
-
-        Raises:
-            UsageError: An option is invalid, or the function lacks a field.
-        """
-        chosen = self._throttled_options(options)
-
-        def decorate(
-            function: Callable[P, T],
-        ) -> Callable[P, T]:
-            check_function(function)
-            namespace = self._settings.namespace
-            return throttled(function, self._leases, namespace, template, chosen, busy)
-
-        return decorate
 
     # ---- leader
 

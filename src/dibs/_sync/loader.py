@@ -33,6 +33,7 @@ from .._core.codec import packed
 from .._core.connection import Outage
 from .._core.lease import HoldCall, LeaseState
 from .._core.request import Request
+from .._core.unit import Unit
 from .._core.watch import Tracked, read_watch, watch_request
 from .._events import EventSink
 from .._threads import BackgroundTasks, Guard, Signal, current_loop, monotonic, within
@@ -41,7 +42,7 @@ from ..errors import Cause, Unavailable, UsageError
 from .leases import Leases
 from .spans import load_in_span, work_in_background
 from .store import Store
-from .values import CacheMemory, Writer
+from .values import CacheMemory, Storing, Writer
 
 _log = logging.getLogger("dibs")
 _FOREIGN_LOCK = (
@@ -65,7 +66,7 @@ class Loader:
         self._events = events
         self._leases = leases
         self._memory = memory
-        self.writer = Writer(store, events, memory)
+        self.writer = Writer(store, events, leases, memory)
         self.open()
 
     def open(self) -> None:
@@ -307,6 +308,18 @@ class Loader:
             return self.degrade(request, outage.cause)
         finally:
             self._memory.end_unwatched(keys.key, outage)
+
+    def load_inside(self, request: LoadRequest, unit: Unit) -> LoadAnswer:
+        """Our own load, for the transaction of *unit* alone: what is stored may be older."""
+        keys, since = request.keys, monotonic()
+        before = unit.value(keys.key)
+        if isinstance(before, Storing) and unit.take_back(before):
+            before.carry_out("rolled_back")
+        self._events.emit("miss", keys.name)
+        value = self.call(keys, "miss", request.load)
+        self._events.emit("loaded", keys.name, took=monotonic() - since)
+        unit.loaded[keys.key] = value = packed(keys.options.codec, value, keys.name)[1]
+        return LoadAnswer(value, math.inf)
 
     def degrade(self, request: LoadRequest, cause: str) -> LoadAnswer:
         """Our own load, not stored: one for each process and key, because we are in a flight."""

@@ -32,13 +32,16 @@ from .._core.causes import Absent, cause_for, failure_name
 from .._core.codec import FAILURE, frame, packed
 from .._core.connection import Outage
 from .._core.request import Request
+from .._core.unit import Outcome, Unit, current, use
 from .._core.watch import Tracked, Watching, read_watch, watch_request
 from .._events import EventSink
 from .._system import random, time, urandom
 from .._threads import Flight, Guard, Signal, monotonic
 from .._transport.base import Wake
 from ..errors import UsageError
+from .leases import Leases
 from .store import Store
+from .unit import Effect
 
 _MOST_WARNINGS = 100
 """Names of keys, which are templates as a rule."""
@@ -327,9 +330,16 @@ LoadOutcome = LoadAnswer | Exception
 class Writer:
     """Stores results under the locks of their loads, and gives the locks back."""
 
-    def __init__(self, store: Store, events: EventSink, memory: CacheMemory) -> None:
+    def __init__(
+        self,
+        store: Store,
+        events: EventSink,
+        leases: Leases,
+        memory: CacheMemory,
+    ) -> None:
         self._store = store
         self._events = events
+        self._leases = leases
         self._memory = memory
 
     def unlock(self, keys: CacheKeys, token: bytes, rest: float = 0.0) -> None:
@@ -374,9 +384,27 @@ class Writer:
             some = [claims[place] for place in missing]
             absent = Absent(some[0].request.keys.name)
             self.failed(some, [versions[place] for place in missing], absent)
+        unit = current() if use.has_begun else None
+        if unit is not None:
+            entries = [self._waiting(unit, each, took, since) for each in entries]
         results = [each for each in entries if isinstance(each, LoadResult)]
         answers = iter(self._store_all(results, took, since) if results else [])
         return [next(answers) if isinstance(each, LoadResult) else each for each in entries]
+
+    def _waiting(
+        self, unit: Unit, result: "LoadResult | LoadOutcome", took: float, since: float
+    ) -> "LoadResult | LoadOutcome":
+        """What its caller gets, where the result is stored after the commit of *unit*.
+
+        Until then its lock is not renewed, so that no one waits for longer than `lock_ttl`.
+        """
+        if not isinstance(result, LoadResult) or result.fresh is None:
+            return result
+        storing = Storing(self._leases, self, result, took, since)
+        if not unit.put(storing):
+            return result
+        unit.loaded[result.keys.key] = result.value
+        return LoadAnswer(result.value, monotonic())
 
     def _packed(
         self, claim: LoadClaim, versions: Versions, value: Any, ttl: float | None
@@ -395,6 +423,10 @@ class Writer:
         options = claim.request.options
         fresh = None if ttl is None else jittered(options, random(), ttl)
         return LoadResult(claim, versions, value, payload, fresh)
+
+    def store(self, result: "LoadResult", took: float, since: float) -> None:
+        """Store it, if the lock is still ours and the value was not deleted."""
+        self._store_all([result], took, since)
 
     def _store_all(
         self, results: "list[LoadResult]", took: float, since: float
@@ -459,7 +491,8 @@ class Writer:
             keys, token = claim.request.keys, claim.token
             if not isinstance(error, Absent):
                 self._events.emit("degraded", keys.name, cause=why)
-            life = keys.options.remembers(error)
+            # Nor inside a transaction: the rows that it did not find may exist for others.
+            life = 0.0 if use.has_begun and current() else keys.options.remembers(error)
             if life and claim.reading.state in ("missing", "outdated"):
                 failure = failure_name(error).encode()
                 data = frame(FAILURE, "-", time(), 0.0, failure, tagged)
@@ -523,3 +556,26 @@ class LoadResult(NamedTuple):
     def is_current(self, versions: dict[bytes, bytes | None]) -> bool:
         """True: none of its tags was invalidated during the load."""
         return [versions[tag] for tag in self.keys.tags] == self.versions
+
+
+class Storing(Effect):
+    """Stores what was loaded inside a transaction, perhaps from its rows, after the commit."""
+
+    def __init__(
+        self,
+        leases: Leases,
+        writer: Writer,
+        result: LoadResult,
+        took: float,
+        since: float,
+    ) -> None:
+        super().__init__(leases, result.keys.key, since, self._end)
+        self._writer = writer
+        self._result = result
+        self._took = took
+
+    def _end(self, outcome: Outcome) -> None:
+        if outcome == "committed":
+            self._writer.store(self._result, self._took, self.since)
+        else:
+            self._writer.unlock(self._result.keys, self._result.claim.token)

@@ -104,7 +104,7 @@ def completion_arguments(parser: argparse.ArgumentParser) -> None:
 def completion(args: argparse.Namespace) -> int:
     """Print the script. Returns 0."""
     words = Completions(make_parser("*"))
-    default_terminal().line({"bash": bash, "zsh": zsh, "fish": fish}[args.shell](words))
+    default_terminal().script({"bash": bash, "zsh": zsh, "fish": fish}[args.shell](words))
     return 0
 
 

@@ -11,7 +11,6 @@ from io import TextIOWrapper
 from typing import Any, NamedTuple, NoReturn
 
 from .. import __version__
-from .._wording import printable_lines
 from ..errors import DibsError, Unavailable, UsageError
 from .terminal import default_terminal
 
@@ -126,7 +125,8 @@ def guarded(name: str, work: Callable[[], int]) -> int:
 
 
 def _failed(name: str, error: Exception, code: int, hint: str = "") -> int:
-    default_terminal().say(f"dibs {name}: {printable_lines(str(error))}{hint}")
+    for line in f"dibs {name}: {error}{hint}".split("\n"):
+        default_terminal().say(line)
     return code
 
 

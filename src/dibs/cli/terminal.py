@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 from unicodedata import category, east_asian_width
 
+from .._interface import printable
+
 RIGHT = {"LEFT", "AGE", "SIZE", "OPS/S", "P50", "P95", "P99", "MAX", "RATIO"}
 """Columns that are aligned on the right."""
 
@@ -89,13 +91,17 @@ class Terminal:
 
     def line(self, text: str) -> None:
         """A line of the result."""
-        self.out.write(_encodable(text, self.out) + "\n")
+        self.out.write(_shown(text, self.out) + "\n")
 
     def say(self, text: str) -> None:
         """A remark beside the result: it never gets into a pipe."""
         self.out.flush()
-        self.err.write(_encodable(text, self.err) + "\n")
+        self.err.write(_shown(text, self.err) + "\n")
         self.err.flush()
+
+    def script(self, text: str) -> None:
+        """Lines for a shell, as they are."""
+        self.out.write(text + "\n")
 
     def check_reader(self) -> None:
         """BrokenPipeError: the reader of the pipe has closed it. Nothing is written."""
@@ -127,7 +133,9 @@ class Terminal:
         if self.console is None:
             self.line(text)
         else:
-            self.console.print(text, style="bold", markup=False, highlight=False, soft_wrap=True)
+            self.console.print(
+                printable(text), style="bold", markup=False, highlight=False, soft_wrap=True
+            )
 
     def facts(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Names and values, one pair on a line."""
@@ -138,7 +146,7 @@ class Terminal:
     def confirm(self, question: str) -> bool:
         """Ask a person; anything but yes is a no."""
         self.say("")
-        self.err.write(f"{question} [y/N] ")
+        self.err.write(f"{_shown(question, self.err)} [y/N] ")
         self.err.flush()
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -161,9 +169,13 @@ def can_ask() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _encodable(text: str, stream: TextIO) -> str:
+def _shown(text: str, stream: TextIO) -> str:
+    """*text* as *stream* can have it, on one line: a server's words may have control characters.
+
+    Here, where all is printed, so that no caller can forget it.
+    """
     encoding = stream.encoding or "utf-8"
-    return text.encode(encoding, errors="replace").decode(encoding)
+    return printable(text).encode(encoding, errors="replace").decode(encoding)
 
 
 def _console(out: TextIO, environ: Mapping[str, str]) -> Any:
@@ -190,7 +202,7 @@ def rich_table(
         table.add_column(headings[place], justify=side, no_wrap=True, overflow="ellipsis")
     for number, each in enumerate(rows):
         style = _COLOURS[styles[number]] if styles else ""
-        table.add_row(*[Text(each[place]) for place in columns], style=style)
+        table.add_row(*[Text(printable(each[place])) for place in columns], style=style)
     return table
 
 

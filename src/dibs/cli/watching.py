@@ -7,7 +7,18 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .._interface import KeyInfo, inspector
-from .._wording import HEADINGS, as_object, counted, duration, is_stuck, row, shown_key, what, who
+from .._wording import (
+    HEADINGS,
+    as_object,
+    counted,
+    duration,
+    is_stuck,
+    printable_lines,
+    row,
+    shown_key,
+    what,
+    who,
+)
 from ..errors import Unavailable, UsageError
 from .connecting import add_server, connected
 from .listing import Listing, add_filters, missing, ordered, read, remarks, wanted_by
@@ -251,7 +262,9 @@ def _screen(
     if len(shown) < len(entries):
         lines.insert(0, f"{len(entries) - len(shown)} more do not fit on this screen")
     return Group(
-        Text(head, style="red" if watch.trouble else "bold"), table, Text("\n".join(lines))
+        Text(printable_lines(head), style="red" if watch.trouble else "bold"),
+        table,
+        Text(printable_lines("\n".join(lines))),
     )
 
 

@@ -20,7 +20,7 @@ from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from .. import Dibs, DibsError
-from .._interface import Guard, start_thread
+from .._interface import Guard, printable, start_thread
 from .http import ConsoleResponse, sentence
 from .wsgi import Environ, StartResponse, WsgiConsole
 
@@ -167,10 +167,10 @@ def _ended_by_signals(server: ConsoleServer) -> Generator[None, None, None]:
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
+    sys.stdout.write(f"{printable(text)}\n")
     sys.stdout.flush()
 
 
 def _failed(why: str) -> int:
-    sys.stderr.write(f"dibs console: {why}\n")
+    sys.stderr.write(f"dibs console: {printable(why)}\n")
     return 2

@@ -25,6 +25,7 @@ from .._diagnostics import (
     expand,
     parse_address,
     parse_target,
+    printable,
     start_embedded,
 )
 from ..errors import DibsError, UsageError
@@ -275,7 +276,8 @@ def doctor(args: argparse.Namespace) -> int:
             namespace = environment.get("DIBS_NAMESPACE", "")
         facts = gather(url, namespace=namespace, budget=_budget(args))
     except UsageError as error:
-        sys.stderr.write(f"dibs doctor: {error}\n")
+        lines = [printable(line) for line in str(error).split("\n")]
+        sys.stderr.write("dibs doctor: " + "\n".join(lines) + "\n")
         return 2
     results = findings(facts)
     style = ReportStyle(_width(sys.stdout), colours=wants_colours(sys.stdout, environment))

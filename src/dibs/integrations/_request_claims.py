@@ -169,12 +169,8 @@ class ResponseBody:
             return
         self._is_over = True
         for each in self._claims:
-            is_success = each.recording.status < 500
-            if is_success and self._status >= 500:
-                each.fail()  # what came after the view has failed
-            else:
-                each.is_whole = each.is_whole or self._is_recorded
-                each.end()
+            each.is_whole = each.is_whole or self._is_recorded
+            each.end()
 
     def close(self) -> None:
         """Called by the server at the end. If the response is incomplete, its client has left."""

@@ -141,6 +141,7 @@ class _Held:
 def throttled(
     key: str | Callable[[Request], Any],
     *,
+    cost: int | Callable[[Request], Any] = 1,
     message: str | None = None,
     name: str | None = None,
     **options: Unpack[ThrottleKeywords],
@@ -151,6 +152,7 @@ def throttled(
 
     Args:
         key: As in `held`.
+        cost: How many units a request uses; or a function of the request that returns it.
         message: As in `held`.
         name: What events and the RateLimit fields call the key. Default: the template.
         **options: Those of `throttle`.
@@ -158,7 +160,7 @@ def throttled(
     Raises:
         UsageError: An option is invalid.
     """
-    return _Throttled(Throttle(key, message, name, options))
+    return _Throttled(Throttle(key, message, name, options, cost))
 
 
 class _Throttled:

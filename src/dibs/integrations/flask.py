@@ -346,7 +346,8 @@ class _AppGuard:
         """Count the current request. Returns the refusal; None: run it."""
         key = throttle.key_of(request.view_args or {})
         try:
-            outcome = throttling(self._dibs, key, throttle.name, throttle.options)
+            cost = throttle.cost_of()
+            outcome = throttling(self._dibs, key, throttle.name, throttle.options, cost)
         except Unavailable as error:
             return busy(error)
         answer = throttle.answer(outcome)

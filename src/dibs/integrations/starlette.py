@@ -175,7 +175,8 @@ async def count(request: Request, throttle: Throttle, key: str) -> Response | No
     """Count a request. Returns the refusal; None: run it."""
     guard = _guard_of(request)
     try:
-        outcome = await throttling(guard.dibs, key, throttle.name, throttle.options)
+        cost = cast(int, await resolved(throttle.cost_of(request)))
+        outcome = await throttling(guard.dibs, key, throttle.name, throttle.options, cost)
     except Unavailable as error:
         return busy(error)
     counted = throttle.answer(outcome)

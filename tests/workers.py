@@ -29,7 +29,7 @@ from tests import fork_server
 DURATIONS = "dibs/durations"
 UNKNOWN = 0.2
 """Seconds that a test may last that has never run."""
-FOR_EACH_CORE = 3
+FOR_EACH_CORE = 2
 """Tests wait more than they work; but each worker starts servers of its own."""
 MOST_WORKERS = 16
 

@@ -91,7 +91,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dibs._process": {"dibs._core", "dibs.events", "dibs._system"},
     "dibs._tally": {"dibs.events", "dibs.errors", "dibs._forks"},
     "dibs._diagnostics": {"dibs._transport", "dibs._server", "dibs._core"},
-    "dibs._http": {"dibs._core", "dibs.errors"},
+    "dibs._http": {"dibs._core", "dibs._locks", "dibs.errors"},
     "dibs._async": {*CLIENTS, "dibs._tasks"},
     "dibs._sync": {*CLIENTS, "dibs._threads"},
     "dibs._events": {"dibs._core", "dibs.errors", "dibs.events", *THREADS},

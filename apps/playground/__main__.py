@@ -52,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Outages are made on purpose here, and shown on the page.
     logging.getLogger("dibs").setLevel(logging.ERROR)
     try:
+        playground.hosts.add(options.host)
         with _listen(options.host, options.port) as listener:
             asyncio.run(_serve(listener))
     except (DibsError, OSError, ValueError) as error:

@@ -24,7 +24,7 @@ from os import environ
 from pathlib import Path
 from typing import Any
 
-from local_line import ChatPanel, Platform, create_api, served
+from local_line import ChatPanel, KnownHosts, Platform, create_api, served
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -162,7 +162,7 @@ class Bot:
 
     async def _prepare(self) -> Mapping[str, str]:
         """The bot's settings. LINE's API and the folder that they name are created."""
-        api = await self._open.enter_async_context(served(self._api))
+        api = await self._open.enter_async_context(served(KnownHosts(self._api)))
         self._platform.api_base = api
         self._folder = tempfile.mkdtemp(prefix="dibs-weamind-")
         self._open.callback(shutil.rmtree, self._folder, ignore_errors=True)

@@ -4,8 +4,10 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from local_line import KnownHosts
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
@@ -32,6 +34,8 @@ class Playground:
     """The embedded server and the panels on it: started on entry, ended on exit."""
 
     def __init__(self) -> None:
+        self.hosts: set[str] = set()
+        """Names under which the page is served, besides addresses of this machine."""
         self._engine = Engine()
         self.faults = Faults(self._engine)
         self.hold = HoldPanel(self._engine, self.faults)
@@ -80,6 +84,7 @@ def create_app(playground: Playground) -> Starlette:
         lifespan=lifespan,
         exception_handlers={HTTPException: _sentence},
         max_body_size=_LONGEST_BODY,
+        middleware=[Middleware(KnownHosts, named=playground.hosts)],
     )
 
 

@@ -48,7 +48,8 @@ class Visit:
         try:
             async with dibs.hold(key, ttl=ttl, wait=wait) as lease:
                 left_at = await self._stay(lease)
-            how = "late" if lease.lost else "released" if lease.guarded else "unguarded"
+                is_late = lease.lost
+            how = "late" if is_late else "released" if lease.guarded else "unguarded"
             self._tell(is_="left", how=how, left_at=left_at)
         except Busy as busy:
             facts = {"retry_after": busy.retry_after, "holder": busy.holder, "error": f"{busy}."}

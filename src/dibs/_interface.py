@@ -25,7 +25,7 @@ from ._core.inspection import (
     shorten,
     token_hint,
 )
-from ._core.jobs import fetched_by
+from ._core.jobs import ResultWatch, Standing, covers, fetched_by, standing_of
 from ._core.keys import Seconds, Template, answering, fingerprint, seconds
 from ._core.lease import UNGUARDED, token_for
 from ._core.lease import lend as _lend
@@ -84,9 +84,11 @@ if TYPE_CHECKING:
         "ReleaseOutcome",
         "RenewedLock",
         "Replay",
+        "ResultWatch",
         "Seconds",
         "ServerInfo",
         "Signal",
+        "Standing",
         "Template",
         "ThrottleKeywords",
         "UsageOutcome",
@@ -96,6 +98,7 @@ if TYPE_CHECKING:
         "check_hold",
         "checked_fence",
         "claiming",
+        "covers",
         "cut",
         "ddl",
         "ended_with_parent",
@@ -118,6 +121,7 @@ if TYPE_CHECKING:
         "seconds",
         "shorten",
         "shown",
+        "standing_of",
         "start_thread",
         "throttling",
         "token_hint",

@@ -492,8 +492,9 @@ class _ContinuedCall:
 
     def wake(self, _: object = None) -> None:
         """Resume the caller."""
-        if self.waiter is not None:
-            _finish(self.waiter)
+        waiter = self.waiter
+        if waiter is not None and not waiter.get_loop().is_closed():  # or there is no caller
+            _finish(waiter)
 
     def _begin(self) -> None:
         self.has_begun = True

@@ -209,3 +209,16 @@ async def test_a_database_of_an_earlier_version(url: str, valkey: Server) -> Non
             listed = (await client.get("/orders")).json()["orders"]
             assert [each["orderId"] for each in listed] == [placed["orderId"], "0" * 32]
             assert listed[1]["items"] == [{"sku": "tea", "quantity": 2}]
+
+
+async def test_another_spelling_of_the_path_sells_nothing_twice(
+    sqlite: str, valkey: Server
+) -> None:
+    """The router accepts a line feed after the path: with a key, and within ten seconds."""
+    async with served(valkey.url, sqlite) as client:
+        for headers in ({}, {"idempotency-key": "k-1"}):
+            first = await client.post("/orders", json=SOUP, headers=headers)
+            again = await client.post("/orders%0A", json=SOUP, headers=headers)
+            assert first.status_code == 201 and again.status_code == (201 if headers else 429)
+            assert not headers or again.json() == first.json()
+        assert len((await client.get("/orders")).json()["orders"]) == 2

@@ -65,13 +65,16 @@ def rush(visitor: httpx.Client, algorithm: str) -> dict[str, Any]:
 
 
 def test_one_of_two_hundred_reaches_the_store(visitor: httpx.Client) -> None:
-    """With dibs one; with the seed's algorithm very many, because 80 ms are over before 400."""
+    """With dibs one; with the seed's algorithm very many, because 80 ms are over before 400.
+
+    On a slow machine some of those do not get their turn within the 20 s that a guest waits.
+    """
     ours = rush(visitor, "dibs")
     assert (ours["guests"], ours["served"], ours["reached"]) == (200, 200, 1)
     assert ours["how"].count("miss") == 1 and 0 < ours["p50"] <= ours["p99"]
     theirs = rush(visitor, "seed")
-    assert theirs["served"] == 200 and theirs["reached"] > 1  # on an idle machine nearly all
-    assert theirs["how"].count("miss") == theirs["reached"]
+    assert 1 < theirs["how"].count("miss") <= theirs["reached"]  # on an idle machine nearly all
+    assert theirs["guests"] == 200 and theirs["how"].count("none") == 200 - theirs["served"]
 
 
 def test_a_new_version_is_shown_at_the_next_read(visitor: httpx.Client) -> None:

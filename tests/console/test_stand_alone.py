@@ -11,14 +11,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.cookies import SimpleCookie
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from dibs import Dibs
-from dibs.console.command import console, console_arguments
+from dibs.console.command import OneBrowser, console, console_arguments
 from dibs.testing import Server
 
 pytestmark = pytest.mark.only_on("linux", "darwin")
@@ -61,28 +60,43 @@ def started(*arguments: str) -> Iterator[tuple[str, str, subprocess.Popen[str]]]
 
 
 def test_the_address_lets_in_one_browser_and_nobody_else(valkey: Server) -> None:
-    """A one-time token: the first browser gets a cookie; the second one, and every browser without
-    a token, is refused."""
+    """A one-time token: the first browser is led to a path that nobody else knows; the second one,
+    and every browser without a token, is refused. No cookie: other servers here would get it."""
     with Dibs(valkey.url) as dibs, dibs.hold("order:secret-42", ttl=60) as lease:
         with started("--url", valkey.url) as (address, base, _):
             assert get(base)[0] == 403 and get(f"{base}/api/state")[0] == 403
             assert get(f"{base}/?token={'0' * 64}")[0] == 403
             status, headers, _ = get(address)
-            assert status == 303 and headers["Location"] == "/"
-            assert headers["Server"] == "dibs"
-            assert (
-                "HttpOnly" in headers["Set-Cookie"] and "SameSite=Strict" in headers["Set-Cookie"]
-            )
-            [(name, morsel)] = SimpleCookie(headers["Set-Cookie"]).items()
-            cookie = f"{name}={morsel.value}"
-            assert get(address)[0] == 403
-            status, headers, page = get(base, Cookie=cookie)
+            assert status == 303 and re.fullmatch("/[0-9a-f]{64}/", headers["Location"])
+            assert headers["Server"] == "dibs" and headers["Set-Cookie"] is None
+            inside = base + headers["Location"]
+            assert get(address)[0] == 403 and get(base)[0] == 403 and get(inside[:-1])[0] == 403
+            status, headers, page = get(inside)
             assert status == 200 and b"What the server holds" in page
-            status, _, state = get(f"{base}/api/state", Cookie=cookie)
+            status, _, state = get(f"{inside}api/state")
             assert b"order:~" in state and b"secret-42" not in state
             assert lease.token.partition("-")[0].encode() not in state
             assert b'"process":null' in state and b'"release":false' in state
-            assert get(base, Cookie=cookie, Host="evil.example")[0] == 403
+            assert get(inside, Host="evil.example")[0] == 403
+
+
+def test_a_token_that_nobody_uses_ends() -> None:
+    """Ten minutes after it was printed, in a scroll-back or a log."""
+    now, answers = [0.0], list[str]()
+
+    def start(status: str, *_: object) -> None:
+        answers.append(status)
+
+    for wait, status in ((599, "303 See Other"), (601, "403 Forbidden")):
+        browser = OneBrowser(None, 80, lambda: now[0])
+        now[0] += wait
+        environ = {
+            "HTTP_HOST": "localhost:80",
+            "REQUEST_METHOD": "GET",
+            "QUERY_STRING": f"token={browser.token}",
+        }
+        browser(environ, start)
+        assert answers.pop() == status
 
 
 def test_a_signal_ends_it(valkey: Server) -> None:

@@ -15,7 +15,7 @@ from django.test.client import encode_multipart
 from django.urls import path
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.decorators import action, api_view, permission_classes
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.parsers import JSONParser, MultiPartParser
 from rest_framework.permissions import BasePermission
 from rest_framework.renderers import BaseRenderer
@@ -166,6 +166,20 @@ class Seed(APIView):
         return ordered(request)
 
 
+class Raising(APIView):
+    """The first request is refused, as any other may be: by an exception, or by its response."""
+
+    def post(self, request: Any, how: str) -> Response:
+        runs.append(how)
+        if len(runs) > 1:
+            return ordered(request)
+        if how == "raises":
+            error = APIException("sold out")
+            error.status_code = 409
+            raise error
+        return Response("sold out", status=409)
+
+
 @exempt
 class Hook(APIView):
     def post(self, request: Any) -> Response:
@@ -185,6 +199,7 @@ urlpatterns = [
     path("uploads/", Uploads.as_view()),
     path("seed/", Seed.as_view()),
     path("m/hook/", Hook.as_view()),
+    path("m/raising/<how>/", Raising.as_view()),
     path("m/order/", api_view(["POST"])(ordered)),
 ]
 
@@ -298,3 +313,17 @@ def test_a_view_may_be_exempt_from_the_middleware() -> None:
         assert [is_replay(sent("/m/order/")) for _ in range(2)] == [False, True]
         assert [is_replay(sent("/m/hook/")) for _ in range(2)] == [False, False]
         assert sent("/m/hook/", idempotency_key="").status_code == 201
+
+
+@pytest.mark.parametrize("how", ["raises", "returns"])
+def test_what_a_view_raises_behind_the_middleware_is_not_stored(how: str) -> None:
+    """Django REST framework rolls that back; a response that it returns is an answer."""
+    with override_settings(
+        MIDDLEWARE=["dibs.integrations.django.DibsMiddleware"],
+        DIBS_POLICIES=[Policy("* /m/*", window=60, after="replay", key="required")],
+    ):
+        first, again = [sent(f"/m/raising/{how}/") for _ in range(2)]
+        assert first.status_code == 409
+        assert (again.status_code, is_replay(again)) == ((201, False), (409, True))[
+            how == "returns"
+        ]

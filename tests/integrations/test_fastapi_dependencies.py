@@ -288,6 +288,8 @@ async def test_a_middleware_in_between_does_not_matter(
     assert [len(keys) for keys in database.commits] == [1]
 
 
+# Starlette 0.37 does not close the streams of an http middleware whose application raises.
+@pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning")
 @pytest.mark.parametrize("kind", ["decorator", "middleware"])
 async def test_a_commit_that_fails_behind_a_middleware_is_not_stored(
     valkey: Server, database: Database, kind: str

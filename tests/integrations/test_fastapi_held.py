@@ -414,6 +414,37 @@ async def test_a_lease_and_a_claim_on_one_endpoint(valkey: Server) -> None:
         assert [key for key in valkey.keys() if key.startswith("order")] == ["order:8"]
 
 
+async def test_a_retry_is_answered_although_the_lease_is_taken(valkey: Server) -> None:
+    """By its key: the stored response, that it runs, that its body differs; a new one is busy."""
+    app, gate, begun = FastAPI(), asyncio.Event(), asyncio.Event()
+
+    @app.post("/orders/{id}")
+    @once(window=60, after="replay", key="required")
+    async def order(id: str, lease: Paying, cart: dict[str, int]) -> int:
+        begun.set()
+        await gate.wait()
+        return len(cart)
+
+    async with calling(valkey, app) as client:
+
+        async def post(key: str, cart: dict[str, int]) -> httpx.Response:
+            return await client.post("/orders/7", headers={"idempotency-key": key}, json=cart)
+
+        first = asyncio.create_task(post("k-1", {"tea": 1}))
+        await begun.wait()
+        assert refuses(await post("k-1", {"tea": 1}), 409, "in-progress")
+        assert refuses(await post("k-1", {"tea": 2}), 422, "payload-mismatch")
+        assert refuses(await post("k-2", {"tea": 1}), 409, "busy")
+        gate.set()
+        assert (await first).json() == 1
+        valkey.client().set("order:7", "somebody", px=20_000)
+        replayed = await post("k-1", {"tea": 1})
+        assert replayed.json() == 1 and replayed.headers["idempotent-replayed"] == "true"
+        assert refuses(await post("k-2", {"tea": 1}), 409, "busy")
+        valkey.client().delete("order:7")
+        assert (await post("k-2", {"tea": 1})).json() == 1
+
+
 async def test_tests_can_replace_the_lease() -> None:
     """By `app.dependency_overrides`, with the dependency or one that is written the same way."""
     app = FastAPI()

@@ -6,13 +6,14 @@ has the whole response, in this order.
 """
 
 import contextlib
+import inspect
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Annotated, Any
 
 import h11
 import pytest
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI, routing
 from sqlalchemy import create_engine, event
 from sqlalchemy.orm import Session, sessionmaker
 from starlette.middleware.base import BaseHTTPMiddleware
@@ -26,7 +27,11 @@ from dibs.testing import Server
 
 from . import Call
 
-pytestmark = pytest.mark.usefixtures("nothing_stays_open")
+pytestmark = [
+    pytest.mark.usefixtures("nothing_stays_open"),
+    # Starlette 0.37 does not close the streams of an http middleware whose application raises.
+    pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning"),
+]
 
 REPLAY: dict[str, Any] = {"window": 60, "after": "replay", "key": "required"}
 SEEDS = 60
@@ -206,11 +211,41 @@ async def test_no_response_is_complete_if_a_dependency_fails(valkey: Server, kin
 # ---- a transaction of within=
 
 
+@pytest.mark.parametrize("scope", ["request", "function"])
+@pytest.mark.parametrize("place", ["app", "router"])
+async def test_a_dependency_that_cannot_end_after_the_commit_is_a_warning_at_start(
+    valkey: Server, caplog: pytest.LogCaptureFixture, scope: Any, place: str
+) -> None:
+    """FastAPI ends those of an endpoint before its response, also if that has a transaction."""
+    if "scope" not in inspect.signature(Depends).parameters:
+        pytest.skip("this version of FastAPI has no scopes")
+    engine = create_engine("sqlite://")
+
+    def lock() -> Iterator[None]:
+        yield
+
+    app, router = FastAPI(), APIRouter()
+
+    @(app if place == "app" else router).post("/orders")
+    @once(**REPLAY, within=sessionmaker(engine).begin)
+    def order(session: Session, lock: Annotated[None, Depends(lock, scope=scope)]) -> None: ...
+
+    app.include_router(router)
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        install(app, dibs, secret="s")
+        await Call(app, "POST /orders").run()
+    warnings = [each.message for each in caplog.records if 'scope="function"' in each.message]
+    assert len(warnings) == (scope == "function") and all("lock" in each for each in warnings)
+    engine.dispose()
+
+
 @pytest.mark.parametrize("kind", ["session", "http middleware"])
 async def test_a_transaction_commits_before_the_dependencies_around_it_end(
     valkey: Server, kind: str, tmp_path: Any
 ) -> None:
     """Last opened, first closed: a lease, or a lock of the application, is around the COMMIT."""
+    if routing.request_response.__module__ != "fastapi.routing":
+        pytest.skip("before 0.118 FastAPI ends dependencies before it sends the response")
     log: list[str] = []
     engine = create_engine(f"sqlite:///{tmp_path}/shop.db")
     sessions = sessionmaker(engine)

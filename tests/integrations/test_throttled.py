@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dibs import AsyncDibs, Dibs
+from dibs._http.throttle import _quoted
 from dibs.testing import Server
 
 Answers = Callable[[int], list[tuple[int, dict[str, str], bytes]]]
@@ -206,3 +207,11 @@ def test_an_outage_is_let_through_or_refused_as_the_policy_says() -> None:
         got = app.test_client().get("/open")
         assert got.status_code == 200 and "RateLimit" not in got.headers
         assert app.test_client().get("/closed").status_code == 503
+
+
+def test_names_that_differ_are_different_policies() -> None:
+    """In the RateLimit fields, which are ASCII: also names in other scripts, and with signs."""
+    names = ["登入", "註冊", "sms:{user}", 'a"b', "a\\b", "a_b", "a%22b", "é"]
+    shown = {_quoted(name) for name in names}
+    assert len(shown) == len(names) and '"sms:{user}"' in shown
+    assert all(each.isascii() and not set('"\\') & set(each[1:-1]) for each in shown)

@@ -456,3 +456,28 @@ async def test_a_commit_does_not_wait_for_threads_that_wait_for_its_connection(
         assert [answer.status for answer in answers] == [201] * 8
         assert till.rows == (8, 8)
     engine.dispose()
+
+
+@pytest.mark.parametrize("name", ["starlette", "fastapi", "flask"])
+async def test_a_success_for_what_was_rolled_back_is_a_warning(
+    valkey: Server, database: Database, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error handler that answers 202 tells the client what is not true."""
+    async with opened(name, valkey, database) as till:
+        till.error = Boom()
+        if name == "flask":
+            till.app.register_error_handler(Boom, lambda error: ("accepted", 202))
+        else:
+            from starlette.responses import PlainTextResponse
+
+            async def accepted(request: Any, error: Exception) -> Any:
+                return PlainTextResponse("accepted", 202)
+
+            till.app.add_exception_handler(Boom, accepted)
+        first = await till.post(headers=KEYED)
+        assert (first.status, till.rows, valkey.keys()) == (202, (0, 0), [])
+        (warning,) = [each.message for each in caplog.records if each.levelname == "WARNING"]
+        assert warning.startswith("POST ") and "was rolled back" in warning
+        assert "answered 202" in warning
+        till.error = None
+        assert (await till.post(headers=KEYED)).status == 201 and till.rows == (1, 1)

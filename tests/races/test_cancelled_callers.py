@@ -21,7 +21,7 @@ from dibs.testing import Server, aeventually, eventually
 from .cancelling import cancelled_after, run_cancelled_at
 
 After = Literal["release", "hold", "replay"]
-Way = Callable[[Coroutine[Any, Any, str]], Coroutine[Any, Any, str]]
+Way = Callable[[Coroutine[Any, Any, str], asyncio.Event], Coroutine[Any, Any, str]]
 
 
 class Order:
@@ -53,24 +53,41 @@ class Order:
         return task
 
 
-async def by_timeout(call: Coroutine[Any, Any, str]) -> str:
-    async with asyncio.timeout(0.05):
-        return await call
+async def when(began: asyncio.Event, end: Callable[[], object]) -> None:
+    """A time that is over before the work has begun would show nothing."""
+    await began.wait()
+    end()
 
 
-async def by_wait_for(call: Coroutine[Any, Any, str]) -> str:
-    return await asyncio.wait_for(call, 0.05)
+async def by_timeout(call: Coroutine[Any, Any, str], began: asyncio.Event) -> str:
+    async with asyncio.timeout(None) as limit:
+        others = asyncio.ensure_future(when(began, lambda: limit.reschedule(0)))
+        try:
+            return await call
+        finally:
+            await others
 
 
-async def by_move_on(call: Coroutine[Any, Any, str]) -> str:
-    with anyio.move_on_after(0.05):
-        return await call
+async def by_wait_for(call: Coroutine[Any, Any, str], began: asyncio.Event) -> str:
+    loop = asyncio.get_running_loop()
+    time = loop.time
+    async with asyncio.TaskGroup() as others:
+        others.create_task(when(began, lambda: setattr(loop, "time", lambda: time() + 60)))
+        return await asyncio.wait_for(call, 60)
     return "nothing"
 
 
-async def by_task_group(call: Coroutine[Any, Any, str]) -> str:
+async def by_move_on(call: Coroutine[Any, Any, str], began: asyncio.Event) -> str:
+    async with asyncio.TaskGroup() as others:
+        with anyio.CancelScope() as scope:
+            others.create_task(when(began, scope.cancel))
+            return await call
+    return "nothing"
+
+
+async def by_task_group(call: Coroutine[Any, Any, str], began: asyncio.Event) -> str:
     async def fail() -> None:
-        await asyncio.sleep(0.05)
+        await began.wait()
         raise ValueError
 
     with contextlib.suppress(ExceptionGroup):
@@ -86,8 +103,8 @@ async def test_the_work_of_a_cancelled_call_goes_on(valkey: Server, way: Way, af
     """However its caller is cancelled, it runs to its end, once; a retry gets what came of it."""
     async with AsyncDibs(valkey.url, budget=5) as dibs:
         order = Order(dibs, after=after)
-        with contextlib.suppress(TimeoutError):
-            assert await way(order.place("c1")) == "nothing"
+        with contextlib.suppress(TimeoutError, ExceptionGroup):
+            assert await way(order.place("c1"), order.began) == "nothing"
         assert order.charged == ["c1"] and not order.confirmed
         order.may_end.set()
         if after == "replay":
@@ -263,8 +280,7 @@ async def test_the_callers_own_claims_are_not_those_of_the_work(valkey: Server) 
 
         async def request() -> None:
             try:
-                async with asyncio.timeout(0.05):
-                    await order.place("c1")
+                await by_timeout(order.place("c1"), order.began)
             except TimeoutError:
                 assert current_claims() == () and clear_current_claims() == 0
                 raise

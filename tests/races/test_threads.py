@@ -297,12 +297,13 @@ def test_a_subscriber_that_begins_when_its_connection_is_no_longer_wanted(
         else:
             dibs._store.transport.reconnect()
         monkeypatch.undo()
+        valkey.client().delete("user:1")
         made.append(Subscriber(connection, *args))
         return made[0]
 
     monkeypatch.setattr(pooled, "Subscriber", begin)
     with Dibs(valkey.url, budget=5) as dibs:
-        valkey.client().set("user:1", "another", px=50)
+        valkey.client().set("user:1", "another")
         with contextlib.suppress(UsageError):  # it is closed
             dibs.try_hold("user:1", ttl=5, wait=60)
         eventually(lambda: made[0]._connection.is_closed)
@@ -323,9 +324,10 @@ def test_a_handler_that_raises_while_the_subscriber_starts(
 
     monkeypatch.setattr(threading.Thread, "start", start_and_raise)
     with Dibs(valkey.url, budget=5) as dibs:
-        valkey.client().set("user:1", "another", px=50)
+        valkey.client().set("user:1", "another")
         with pytest.raises(KeyboardInterrupt):
             dibs.try_hold("user:1", ttl=5, wait=60)
+        valkey.client().delete("user:1")
         started[0].join(timeout=60)
         assert not started[0].is_alive()
         with dibs.hold("user:1", ttl=5, wait=60) as lease:

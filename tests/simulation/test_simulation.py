@@ -13,10 +13,11 @@ import pytest
 from . import fixed_seeds
 
 ROOT = Path(__file__).parents[2]
-OF_EVERY_RUN = 15
+OF_EVERY_RUN = 10
 WORKLOADS = (
     "hold", "late", "limit", "sentinel", "cluster", "leader", "handover", "claims", "cached",
-    "cached_many", "scheduled", "jobs", "fetched", "alone", "again", "throttle", "units",
+    "cached_many", "scheduled", "jobs", "fetched", "sending", "alone", "again", "throttle",
+    "units",
 )  # fmt: skip
 
 

@@ -113,7 +113,7 @@ def _without_service(patch: pytest.MonkeyPatch) -> None:
 def _cuts_count(patch: pytest.MonkeyPatch) -> None:
     read = asgi.RequestBody.read
 
-    async def counted(self: Any, headers: dict[str, str], limit: int) -> Any:
+    async def counted(self: Any, headers: dict[str, str], policy: Any) -> Any:
         receive, count = self._receive, 0
 
         async def counting() -> Any:
@@ -123,7 +123,7 @@ def _cuts_count(patch: pytest.MonkeyPatch) -> None:
 
         self._receive = counting
         try:
-            return await read(self, headers, limit)
+            return await read(self, headers, policy)
         finally:
             self._receive = receive
             headers["x-pieces"] = str(count)

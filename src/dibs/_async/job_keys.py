@@ -1,11 +1,25 @@
-"""What jobs keep beside their claims: which worker has fetched a message, and its heartbeat."""
+"""What jobs keep beside their claims: heartbeats of workers, and the last run of a key."""
+
+from collections.abc import Callable
+from typing import Any
 
 from .._core.connection import Outage
-from .._core.jobs import HEARTBEAT, HEARTBEAT_NAME, fetch_request, worker_id
+from .._core.inspection import read_time
+from .._core.jobs import (
+    ENDED,
+    HEARTBEAT,
+    HEARTBEAT_NAME,
+    LastRun,
+    ServerClock,
+    ended_request,
+    fetch_request,
+    read_ended,
+    worker_id,
+)
 from .._core.keys import expand, milliseconds
 from .._core.lease import HoldCall, LeaseState, read_acquire, secret_in, value_request
 from .._core.options import HoldOptions, Settings
-from .._core.request import Request
+from .._core.request import Request, pack
 from .._tasks import monotonic
 from ..errors import Unavailable, UsageError
 from .leases import AsyncLeases
@@ -19,6 +33,7 @@ class AsyncJobKeys:
         self._namespace = namespace
         self._heartbeats: dict[float, LeaseState] = {}
         """Those of this process: workers have one for each length of a lease."""
+        self._clock = ServerClock()
 
     async def fetch(self, key: str, token: str, kept: float, lease: float) -> bool:
         """Name this process in the claim of a job that waits; kept for *kept* seconds at least.
@@ -39,6 +54,32 @@ class AsyncJobKeys:
         """Whether *key* has a value, as the heartbeat of a worker that lives."""
         return await self._ask(value_request(expand(self._namespace, key))) is not None
 
+    async def clock(self) -> float | None:
+        """The server's time; None: it cannot be told well enough, or Redis does not answer."""
+        now = monotonic()
+        if (known := self._clock.at(now)) is not None:
+            return known
+        try:
+            time = await self._ask(Request(pack("TIME"), 1, b""), read_time)
+        except (Unavailable, UsageError):
+            return None
+        self._clock.measured(now, monotonic(), time)
+        return self._clock.at(monotonic())
+
+    async def note_end(self, key: str, job_id: str, began_at: float, kept: float) -> bool:
+        """Note that a run with *key* has completed. False: the time cannot be told."""
+        if (now := await self.clock()) is None:
+            return False
+        data, token = expand(self._namespace, ENDED + key), self._leases.new_token()
+        run = LastRun(job_id, began_at)
+        await self._ask(ended_request(data, token, run, now, milliseconds(kept)))
+        return True
+
+    async def last_run(self, key: str) -> LastRun | None:
+        """The last run with *key* that has completed."""
+        request = value_request(expand(self._namespace, ENDED + key))
+        return await self._ask(request, read_ended)
+
     async def _heartbeat(self, ttl: float) -> LeaseState:
         leases, known = self._leases, self._heartbeats.get(ttl)
         if known is not None and leases.owns(known) and not known.is_lost_at(monotonic()):
@@ -54,9 +95,11 @@ class AsyncJobKeys:
         self._heartbeats[ttl] = lease
         return lease
 
-    async def _ask(self, request: Request) -> object:
+    async def _ask(self, request: Request, read: Callable[[Any], Any] | None = None) -> Any:
+        store = self._leases.store
         try:
-            now, _ = await self._leases.store.opened()
-            return await self._leases.store.ask(request, now)
+            now, _ = await store.opened()
+            reply = await store.ask(request, now)
+            return reply if read is None else store.read(read, reply)
         except Outage as outage:
             raise Unavailable(outage.cause, "a job") from None

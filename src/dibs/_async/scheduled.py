@@ -333,7 +333,7 @@ class AsyncRunner:
             await self._call(AsyncFire(self._scheduled.moment(fire), lease))
         except BaseException as raised:
             how, error = ("cancelled" if ends_task(raised) else "raised"), raised
-        lost = lease.lost
+        lost = lease.lost and (state.is_lost or not state.is_over)  # not if it was released
         if is_fire_over(how, lost=lost):
             self._report_over(fire, since, error)
             at_least = self._scheduled.options.at_least

@@ -203,7 +203,7 @@ class AsyncSentinels:
             state = await _state_of(client, name)
             address = await client.sentinel_get_master_addr_by_name(name)
             master = interpret(read_master, address, state)
-        except (*CONNECTION_ERRORS, *PARSER_ERRORS, Outage) as error:
+        except (*CONNECTION_ERRORS, *_ODD_REPLIES, Outage) as error:
             self._failed_at[number] = monotonic()
             self._answered.discard(number)
             self._refused = isinstance(error, AuthenticationError | NoPermissionError)
@@ -302,6 +302,10 @@ class AsyncSentinels:
         self._connections = weakref.WeakSet()
         self._subscription = None
         self._begin_anew()
+
+
+_ODD_REPLIES = (*PARSER_ERRORS, AttributeError, LookupError)
+"""What redis-py raises if a reply is not that of a sentinel."""
 
 
 async def _state_of(client: Any, name: str) -> dict[str, Any]:

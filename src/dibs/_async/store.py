@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .._core.capabilities import Engine, ScriptMemory, by_script, with_scripts, with_scripts_once
 from .._core.causes import cause_for
-from .._core.connection import Limits, Outage, interpret
+from .._core.connection import Limits, Outage, protocol_error
 from .._core.lease import SetExpiry, mistake, store_is_out
 from .._core.options import OutagePolicy
 from .._core.request import Request, deciding_error
@@ -160,11 +160,12 @@ class AsyncStore:
         Outage: it cannot be read. What else is under way on that connection is asked on another.
         """
         try:
-            return interpret(read, *args, **kwargs)
-        except Outage as outage:
-            if outage.cause.code == "protocol":
-                self._react("reconnect")
-            raise
+            return read(*args, **kwargs)
+        except Exception as error:
+            failure = protocol_error(error)
+        if isinstance(failure, Outage) and failure.cause.code == "protocol":
+            self._react("reconnect")
+        raise failure
 
     async def _given_scripts(
         self, requests: list[Request], replies: list[Any], now: float

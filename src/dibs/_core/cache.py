@@ -506,29 +506,23 @@ def _reading(
             raise OddReply
         return Reading("missing", won=won)
     try:
-        return _value(data, pttl, options, versions, won=won)
+        if not data.startswith(options.head):
+            if data.startswith(MARK):
+                return _behind_mark(data, pttl, options, versions, won=won)
+            return _unreadable(data, pttl, options, versions, won=won)
+        life = _life(pttl, options)
+        left = life - options.stale
+        head, newline, payload = data.partition(b"\n")
+        if not newline:
+            return Reading("poison", life=life, won=won)
+        made_at, took, *tagged = head[len(options.head) :].split(b" ")
+        if tagged != versions:
+            return Reading("outdated", life=life, won=won, head=head + newline)
+        value = options.codec.decode(payload)
+        state = "fresh" if left > 0 else "stale"
+        return Reading(state, value, left, life, float(took), won, float(made_at))
     except Exception:  # whatever is wrong with these bytes: they are no value
         return Reading("poison", life=options.ttl, won=won)
-
-
-def _value(
-    data: bytes, pttl: Reply, options: CacheOptions, versions: Versions, *, won: bool
-) -> Reading:
-    if not data.startswith(options.head):
-        if data.startswith(MARK):
-            return _behind_mark(data, pttl, options, versions, won=won)
-        return _unreadable(data, pttl, options, versions, won=won)
-    life = _life(pttl, options)
-    left = life - options.stale
-    head, newline, payload = data.partition(b"\n")
-    if not newline:
-        return Reading("poison", life=life, won=won)
-    made_at, took, *tagged = head[len(options.head) :].split(b" ")
-    if tagged != versions:
-        return Reading("outdated", life=life, won=won, head=head + newline)
-    value = options.codec.decode(payload)
-    state = "fresh" if left > 0 else "stale"
-    return Reading(state, value, left, life, float(took), won, float(made_at))
 
 
 def _life(pttl: Reply, options: CacheOptions) -> float:

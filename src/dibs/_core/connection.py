@@ -113,19 +113,24 @@ T = TypeVar("T")
 
 
 def interpret(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What *read* makes of a reply. Outage: it is not one that the request can have.
-
-    A broken server or proxy sent it, or it belongs to another request: whether this one was
-    executed is not known.
-    """
+    """What *read* makes of a reply. Outage: it is not one that the request can have."""
     try:
         return read(*args, **kwargs)
-    except (DibsError, Outage):
-        raise
     except Exception as error:
-        # Not its message, which may quote the reply.
-        detail = f"{SENTENCES['protocol']} ({type(error).__name__})"
-        raise Outage(detail, sent=True, code="protocol") from None
+        raise protocol_error(error) from None
+
+
+def protocol_error(error: Exception) -> Exception:
+    """What a reader's *error* is for its caller: an outage, unless it is an error of dibs.
+
+    A broken server or proxy sent the reply, or it belongs to another request: whether this one
+    was executed is not known.
+    """
+    if isinstance(error, DibsError | Outage):
+        return error
+    # Not its message, which may quote the reply.
+    detail = f"{SENTENCES['protocol']} ({type(error).__name__})"
+    return Outage(detail, sent=True, code="protocol")
 
 
 SLICES = 16

@@ -1,4 +1,4 @@
-"""Jobs: which worker has fetched the message of one, and whether that worker lives.
+"""Jobs: which worker has fetched the message of one, and which run of a key was the last.
 
 A worker that fetches a message writes its name into the claim of the job, after the holder:
 
@@ -10,10 +10,14 @@ is dead, or stood still for that long: nobody will start the job before its mess
 again, and another job may have its key. If the worker goes on all the same, it finds that taken.
 """
 
+from typing import Literal, NamedTuple
+
 from .capabilities import run_script, run_whole_script
+from .codec import frame, unframe
 from .inspection import KeyInfo
 from .lease import FETCHED, parts_of, secret_of
-from .request import Request
+from .once import NO_PAYLOAD, done_record, read_record, running_record
+from .request import Reply, Request, pack
 
 HEARTBEAT = "job:worker:"
 """Before the id of a worker: the lease that it has while it lives."""
@@ -46,3 +50,118 @@ def fetched_by(entry: KeyInfo) -> str | None:
     What runs has no such worker: its claim is renewed, and names its process.
     """
     return None if entry.worker is None else HEARTBEAT + entry.worker
+
+
+# ---- the last run of a key that has completed
+
+ENDED = "job:ended:"
+"""Before the key of a job: which run with that key was the last to complete, and when it began."""
+
+
+class LastRun(NamedTuple):
+    """The last run with a key that has completed."""
+
+    job_id: str
+    began_at: float
+    """By the server's clock, as all times here."""
+
+
+def ended_request(key: bytes, token: bytes, run: LastRun, now: float, ms: int) -> Request:
+    """Note that *run* has completed, for *ms*. *token*: any of this process."""
+    result = frame("json", "-", now, max(now - run.began_at, 0.0), b"null")
+    running = running_record(token, NO_PAYLOAD, now, b"\n" + run.job_id.encode())
+    return Request(pack("SET", key, done_record(running, result), "PX", ms), 1, key)
+
+
+def read_ended(value: Reply) -> LastRun | None:
+    """The last run, from the value of its key; None: none is known."""
+    if not isinstance(value, bytes):
+        return None
+    record = read_record(value, 0.0)
+    noted = unframe(record.result)
+    if noted is None or record.note is None:
+        return None
+    return LastRun(record.note, noted.made_at - noted.took)
+
+
+def covers(last: LastRun | None, job_id: str, sent_at: float | None, lease: float) -> bool:
+    """Whether the run *last* has done what job *job_id* was sent for, at *sent_at*.
+
+    It began after that, so it has seen all that the sender had done. Between the two are two thirds
+    of a lease at least: the claim of the job that was sent had to end first. That pays for clocks
+    that are measured at some distance from the server.
+    """
+    if last is None or sent_at is None or last.job_id == job_id:
+        return False
+    return last.began_at >= sent_at + lease / 2
+
+
+class ServerClock:
+    """The clock of the server, as this process knows it: measured now and then."""
+
+    KEPT = 60.0
+    """Seconds for which a measurement is used."""
+    PRECISE = 0.25
+    """Seconds: one that took longer says too little."""
+
+    def __init__(self) -> None:
+        self._ahead = self._until = 0.0
+
+    def at(self, now: float) -> float | None:
+        """The server's time at *now*, a local one; None: it has to be measured."""
+        return now + self._ahead if now < self._until else None
+
+    def measured(self, sent: float, received: float, time: float) -> None:
+        """The server has said its *time* between *sent* and *received*; 0: not really."""
+        if time and received - sent <= self.PRECISE:
+            self._ahead, self._until = time - (sent + received) / 2, received + self.KEPT
+
+
+# ---- whether the result of a job can still come
+
+Standing = Literal["queued", "fetched", "running", "done", "gone"]
+"""Of a job: waiting in a queue, in the memory of a worker, running, completed; or its key has
+ended otherwise, or is another job's: it has failed, or was lost with a worker."""
+
+
+def standing_of(entry: KeyInfo | None, last: LastRun | None, job_id: str, lease: float) -> Standing:
+    """Where job *job_id* is, from what its key has (*entry*), and the last run with that key."""
+    if entry is not None and entry.note == job_id:
+        if entry.kind == "done":
+            return "done"
+        if entry.kind == "claim":
+            waits = (entry.remaining or 0.0) > lease
+            return "fetched" if entry.worker else "queued" if waits else "running"
+    return "done" if last is not None and last.job_id == job_id else "gone"
+
+
+class ResultWatch:
+    """Whether to wait for the result of a job that is somewhere else."""
+
+    STORED_WITHIN = 1.0
+    """Seconds between the end of a job and the moment when its framework has stored the result."""
+
+    def __init__(self, lease: float, ended_for: float = 0.0) -> None:
+        """*lease*: of the job. *ended_for*: how long it has been done, in seconds."""
+        self._lease = lease
+        self._done_at = -ended_for if ended_for else None
+        self._gone_at: float | None = None
+
+    def look(self, waited: float, standing: Standing) -> Literal["wait", "done", "gone"]:
+        """Whether the result may come, *waited* seconds after the first look.
+
+        done: there is none, and will be none. gone: the job itself was lost, or has failed without
+        a result; its message may be delivered again.
+        """
+        self._done_at = _first(self._done_at, waited) if standing == "done" else None
+        self._gone_at = _first(self._gone_at, waited) if standing == "gone" else None
+        if self._done_at is not None:
+            return "done" if waited - self._done_at >= self.STORED_WITHIN else "wait"
+        if self._gone_at is not None:
+            patience = max(self._lease, self.STORED_WITHIN)
+            return "gone" if waited - self._gone_at >= patience else "wait"
+        return "wait"
+
+
+def _first(seen: float | None, now: float) -> float:
+    return now if seen is None else seen

@@ -4,15 +4,27 @@ The boundary between the parts of a multipart form differs each time the form is
 of two equal forms differ. Nothing here depends on how a server cut the body into pieces.
 """
 
+import functools
 import hashlib
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from .._locks import Guard
+
 SHORT = 1 << 20
 """Bytes of a body that are held in memory, and parsed as JSON or as a form."""
-BODY_LIMIT = 32 << 20
+BODY_LIMIT = 8 << 20
 """Bytes of a body that a guarded route accepts by default."""
+BODY_TIMEOUT = 60.0
+"""Seconds in which a body has to arrive, by default."""
+SPOOL_LIMIT = 256 << 20
+"""Bytes of long bodies that a process holds at a time, by default."""
+LONG_TO_PARSE = 64 * 1024
+"""Bytes of a body that is parsed beside the event loop: a megabyte of numbers takes 0.3 s."""
+MOST_FIELDS = 10_000
+"""A form with more fields is compared by its bytes."""
 PIECE = 256 * 1024
 """Bytes that are written to a file, or read from it, at a time."""
 
@@ -211,6 +223,64 @@ def declared_length(headers: Mapping[str, str]) -> int | None:
     """The Content-Length; None: it is missing or malformed."""
     text = headers.get("content-length", "").strip()
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
+
+
+class Spool:
+    """How many bytes of long bodies this process holds at a time.
+
+    They arrive before it is known who submits, so without a limit anybody could fill the disk.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = Guard()
+        self._pid = os.getpid()
+        self.used = 0
+
+    def take(self, size: int) -> bool:
+        """Count *size* more bytes. False: there is no room for them."""
+        with self._lock:
+            if self._pid != os.getpid():  # after a fork: the bodies belong to the parent
+                self._pid, self.used = os.getpid(), 0
+            if self.used + size > self._limit:
+                return False
+            self.used += size
+            return True
+
+    def give_back(self, size: int) -> None:
+        """These bytes are no longer held."""
+        with self._lock:
+            self.used = max(self.used - size, 0)
+
+
+spool_of = functools.cache(Spool)
+"""The spool with a limit: all guards of a process that have the same limit share it."""
+
+
+class SpooledSize:
+    """The bytes of one body beyond those that are held in memory."""
+
+    __slots__ = ("_spool", "_taken")
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
+        self._taken = 0
+
+    def grow(self, size: int) -> bool:
+        """The body has *size* bytes so far. False: there is no room for it."""
+        more = size - SHORT - self._taken
+        if more <= 0:
+            return True
+        if not self._spool.take(more):
+            return False
+        self._taken += more
+        return True
+
+    def close(self) -> None:
+        """The body is no longer held."""
+        taken, self._taken = self._taken, 0
+        if taken:
+            self._spool.give_back(taken)
 
 
 # ---- a body that the framework has parsed, or that is not wanted

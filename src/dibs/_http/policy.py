@@ -3,13 +3,13 @@
 import re
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, TypeVar, cast
 
 from .._core.keys import Seconds, seconds
 from .._core.once import How
 from .._core.options import After, ClaimOptions, OnError, OutagePolicy
 from ..errors import UsageError
-from .bodies import BODY_LIMIT
+from .bodies import BODY_LIMIT, BODY_TIMEOUT, SPOOL_LIMIT, Spool, spool_of
 from .responses import RESPONSE_CODEC, Recording, Response
 
 U = TypeVar("U", bound=Callable[..., Any])
@@ -30,6 +30,9 @@ class GuardKeywords(TypedDict, Generic[U], total=False):
     """The name of the application: services on one store that differ in it share no submissions."""
     per_host: bool
     """True: the same path on another host (by the Host header) is another endpoint."""
+    spool_limit: int
+    """How many bytes of long bodies (above 1 MiB) the process holds at a time; further ones get a
+    503."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +44,19 @@ class GuardOptions(Generic[U]):
     secret: str | bytes | None = None
     service: str | None = None
     per_host: bool = False
+    spool_limit: int = SPOOL_LIMIT
 
     def __post_init__(self) -> None:
+        if self.spool_limit < 0:
+            raise UsageError(f"spool_limit must be a number of bytes, not {self.spool_limit!r}")
         if self.session_cookie == "":
             raise UsageError("session_cookie must be the name of a cookie, or None")
         secret_bytes(self.secret)
+
+    @property
+    def spool(self) -> Spool:
+        """The room for long bodies."""
+        return spool_of(self.spool_limit)
 
     @property
     def key(self) -> bytes:
@@ -140,6 +151,7 @@ class PolicyKeywords(TypedDict, total=False):
     most: int
     not_replayed: Iterable[str]
     body_limit: int
+    body_timeout: Seconds
     docs: str | None
 
 
@@ -202,6 +214,9 @@ class Policy:
     Always so: cookies, credentials, CSRF and access tokens, traces, rate limits, CORS."""
     body_limit: int = BODY_LIMIT
     """The largest request body that is accepted, in bytes."""
+    body_timeout: Seconds = BODY_TIMEOUT
+    """How long a request body may take to arrive, in seconds, under ASGI; under WSGI the server
+    limits it."""
     docs: str | None = None
     """The URL of your documentation of this behaviour; refusals link to it."""
     if TYPE_CHECKING:  # derived from the options
@@ -221,6 +236,7 @@ class Policy:
             _check_statuses(self.store)
         _check_paths(self.by)
         seconds(self.wait, "wait", zero=True)
+        object.__setattr__(self, "body_timeout", seconds(self.body_timeout, "body_timeout"))
         object.__setattr__(self, "_claim_options", self._make_claim_options())
         object.__setattr__(self, "_header_name", self.header.lower().encode("ascii"))
         object.__setattr__(self, "_without_key", self._make_keyless())
@@ -298,6 +314,11 @@ class Policy:
         keyed = [] if self.key == "never" else [self]
         keyless = self._without_key if self.key in ("never", "optional") else ()
         return [each.claim_options for each in (*keyed, *keyless)]
+
+    @property
+    def body_seconds(self) -> float:
+        """How long a request body may take to arrive."""
+        return cast(float, self.body_timeout)
 
     @property
     def header_name(self) -> bytes:
@@ -433,7 +454,10 @@ def match_policy(policies: tuple[Policy, ...], method: str, *paths: str) -> Poli
 
     *paths*: as the application sees it and, where the server removes a prefix, with that prefix.
     """
-    paths = tuple([canonical_path(path) for path in paths])
+    for path in paths:
+        if path[:2] == "//" or not path.isprintable():
+            paths = tuple(map(canonical_path, paths))
+            break
     for policy in policies:
         if policy.covers(method, *paths):
             return policy

@@ -9,7 +9,10 @@
 | the key of a lease is held by another request | 409, Retry-After |
 | the key of a throttle was called too often | 429, Retry-After, RateLimit, RateLimit-Policy |
 | the client's key is missing or malformed, or the body is incomplete | 400 |
+| it says twice who submits or where | 400 |
 | the body is longer than the policy accepts | 413 |
+| the body does not arrive in time | 408 |
+| too many long bodies arrive at a time | 503, Retry-After |
 | Redis is unavailable, and the policy is "closed" | 503, Retry-After |
 """
 
@@ -23,7 +26,12 @@ from .responses import Headers, Response, readable
 from .submission import InvalidRequest
 
 REPLAYED = "idempotent-replayed"
-_TITLES = {400: "Invalid request", 413: "Request too large"}
+_TITLES = {
+    400: "Invalid request",
+    408: "Request timeout",
+    413: "Request too large",
+    503: "Service unavailable",
+}
 _NO_GUARANTEE = "It cannot be known right now whether this was submitted before."
 _RUNNING = 10.0
 """Seconds after which a client may ask again whether a running request has ended."""
@@ -63,7 +71,9 @@ def refusal_response(
         detail = f"This {policy.header} was used for a different request. Use a new key."
         return _problem(policy, 422, "payload-mismatch", "Idempotency key reused", detail)
     if isinstance(error, InvalidRequest):
-        return _problem(policy, error.status, error.kind, _TITLES[error.status], error.detail)
+        after = 1.0 if error.status == 503 else None
+        title = _TITLES[error.status]
+        return _problem(policy, error.status, error.kind, title, error.detail, retry_after=after)
     assert isinstance(error, Unavailable)
     retry = f"repeat it soon, with the same {policy.header}."
     not_now = f"This attempt was not processed; {retry}" if by_client else _NOT_NOW

@@ -29,7 +29,14 @@ from uuid import UUID
 
 from .._core.keys import canonical_json, digest, plain_text
 from ..errors import UsageError
-from .bodies import Field, LongBody, fields_of_multipart, form_fields
+from .bodies import (
+    LONG_TO_PARSE,
+    MOST_FIELDS,
+    Field,
+    LongBody,
+    fields_of_multipart,
+    form_fields,
+)
 from .policy import GuardOptions, Policy, canonical_path, has_control_characters
 
 _MISSING: Any = None
@@ -118,6 +125,11 @@ class RequestFacts(NamedTuple):
     """The host as the framework has it; None: the Host header."""
 
     @property
+    def is_long_to_parse(self) -> bool:
+        """True: what it submits is to be read beside the event loop."""
+        return len(self.body) > LONG_TO_PARSE
+
+    @property
     def media_type(self) -> str:
         """The media type of the body, without parameters."""
         return _media_type(self.headers.get("content-type", ""))
@@ -176,6 +188,14 @@ INCOMPLETE = InvalidRequest(
 )
 
 
+TIMED_OUT = InvalidRequest(
+    "timeout", "The request body did not arrive in time. The request was not processed.", 408
+)
+NO_ROOM = InvalidRequest(
+    "overloaded", "Too many long requests are being received. Try again soon.", 503
+)
+
+
 def too_large(limit: int) -> InvalidRequest:
     """The body is longer than the policy accepts."""
     return InvalidRequest("too-large", f"The request body exceeds {limit} bytes.", 413)
@@ -214,7 +234,9 @@ def submission_of(
     place = _place(facts)
     if isinstance(place, InvalidRequest):
         return place
-    host = options.host(facts.headers.get("host", "") if facts.host is None else facts.host)
+    host = ""
+    if options.per_host:
+        host = options.host(facts.headers.get("host", "") if facts.host is None else facts.host)
     endpoint = _endpoint(options.service or "", host, facts.method, facts.route)
     accepted = facts.headers.get("accept-encoding")
     if given is not None:
@@ -248,6 +270,8 @@ def _place(facts: RequestFacts) -> str | InvalidRequest:
     """The place of the endpoint: what the router matched, or the path in one spelling."""
     if facts.place is not None:
         return facts.place
+    if facts.path[:2] != "//" and facts.path.isprintable():
+        return facts.path
     # Some routers accept `/orders` with a line feed. No client sends one by accident.
     return _BAD_PATH if has_control_characters(facts.path) else canonical_path(facts.path)
 
@@ -349,8 +373,10 @@ def identify(
     *kind*: where *user* comes from, so that names from two sources are never equal. UsageError:
     *user* is of a type that cannot identify a user.
     """
-    scheme, _, credential = headers.get("authorization", "").partition(" ")
-    scheme, credential = scheme.lower(), credential.strip()
+    scheme = credential = ""
+    if authorization := headers.get("authorization", ""):
+        scheme, _, credential = authorization.partition(" ")
+        scheme, credential = scheme.lower(), credential.strip()
     if "," in credential and scheme in _WITHOUT_COMMAS:
         return ambiguous("authorization")
     if name := user if type(user) is str else _name(user):
@@ -365,14 +391,13 @@ def identify(
     if scheme in _STABLE and _is_credential(scheme, credential):
         return Submitter(f"authorization {scheme} {credential}", None)
     # With their lengths: a cookie could contain another client's address.
-    authorization = headers.get("authorization", "")
     parts = (address or "", cookies, headers.get("user-agent", ""), authorization)
     return Submitter(None, "".join([f"{len(part)}:{part}" for part in parts]))
 
 
 def _is_credential(scheme: str, text: str) -> bool:
     """Whether *text* belongs to one person: what stands for a missing value is the same for all."""
-    if len(text) <= 64 and _SIGNS_AROUND.sub("", text).lower() in _NO_CREDENTIAL:
+    if len(text) <= 24 and _SIGNS_AROUND.sub("", text).lower() in _NO_CREDENTIAL:
         return False
     return scheme != "basic" or not _is_empty_login(text)
 
@@ -422,8 +447,17 @@ def session_value(cookies: str, name: str) -> str | None:
     """
     if name not in cookies:
         return ""
+    if cookies.count(name) == 1 and '"' not in cookies:
+        before, _, after = cookies.partition(name)
+        value = after[1:].partition(";")[0]
+        is_plain = after[:1] == "=" and (not before or before[-2:] == "; ")
+        if is_plain and _BARE_VALUE.fullmatch(value):
+            return value
     pairs = [each.partition("=") for each in cookies.split(";")]
-    found = [value for each, _, value in pairs if each.strip() == name]
+    named = [(each, value) for each, _, value in pairs if each.strip() == name]
+    if any(each.strip(" \t") != name for each, _ in named):
+        return None  # to some, other white space is a part of the name
+    found = [value for _, value in named]
     if '"' in cookies:
         quoted = _COOKIE.findall(cookies)
         if found != [value for each, value in quoted if each.strip() == name]:
@@ -513,6 +547,8 @@ def _fields(facts: RequestFacts) -> list[Field] | None:
         return facts.long.fields
     media_type = facts.media_type
     if media_type == "application/x-www-form-urlencoded":
+        if facts.body.count(b"&") >= MOST_FIELDS:
+            return None
         return _pairs(facts.body.decode("utf-8", "surrogateescape"))
     if media_type == "multipart/form-data":
         return fields_of_multipart(facts.headers["content-type"], facts.body)

@@ -1,12 +1,26 @@
 # Generated from src/dibs/_async/job_keys.py by unasync.py – do not edit.
-"""What jobs keep beside their claims: which worker has fetched a message, and its heartbeat."""
+"""What jobs keep beside their claims: heartbeats of workers, and the last run of a key."""
+
+from collections.abc import Callable
+from typing import Any
 
 from .._core.connection import Outage
-from .._core.jobs import HEARTBEAT, HEARTBEAT_NAME, fetch_request, worker_id
+from .._core.inspection import read_time
+from .._core.jobs import (
+    ENDED,
+    HEARTBEAT,
+    HEARTBEAT_NAME,
+    LastRun,
+    ServerClock,
+    ended_request,
+    fetch_request,
+    read_ended,
+    worker_id,
+)
 from .._core.keys import expand, milliseconds
 from .._core.lease import HoldCall, LeaseState, read_acquire, secret_in, value_request
 from .._core.options import HoldOptions, Settings
-from .._core.request import Request
+from .._core.request import Request, pack
 from .._threads import monotonic
 from ..errors import Unavailable, UsageError
 from .leases import Leases
@@ -20,6 +34,7 @@ class JobKeys:
         self._namespace = namespace
         self._heartbeats: dict[float, LeaseState] = {}
         """Those of this process: workers have one for each length of a lease."""
+        self._clock = ServerClock()
 
     def fetch(self, key: str, token: str, kept: float, lease: float) -> bool:
         """Name this process in the claim of a job that waits; kept for *kept* seconds at least.
@@ -40,6 +55,32 @@ class JobKeys:
         """Whether *key* has a value, as the heartbeat of a worker that lives."""
         return self._ask(value_request(expand(self._namespace, key))) is not None
 
+    def clock(self) -> float | None:
+        """The server's time; None: it cannot be told well enough, or Redis does not answer."""
+        now = monotonic()
+        if (known := self._clock.at(now)) is not None:
+            return known
+        try:
+            time = self._ask(Request(pack("TIME"), 1, b""), read_time)
+        except (Unavailable, UsageError):
+            return None
+        self._clock.measured(now, monotonic(), time)
+        return self._clock.at(monotonic())
+
+    def note_end(self, key: str, job_id: str, began_at: float, kept: float) -> bool:
+        """Note that a run with *key* has completed. False: the time cannot be told."""
+        if (now := self.clock()) is None:
+            return False
+        data, token = expand(self._namespace, ENDED + key), self._leases.new_token()
+        run = LastRun(job_id, began_at)
+        self._ask(ended_request(data, token, run, now, milliseconds(kept)))
+        return True
+
+    def last_run(self, key: str) -> LastRun | None:
+        """The last run with *key* that has completed."""
+        request = value_request(expand(self._namespace, ENDED + key))
+        return self._ask(request, read_ended)
+
     def _heartbeat(self, ttl: float) -> LeaseState:
         leases, known = self._leases, self._heartbeats.get(ttl)
         if known is not None and leases.owns(known) and not known.is_lost_at(monotonic()):
@@ -55,9 +96,11 @@ class JobKeys:
         self._heartbeats[ttl] = lease
         return lease
 
-    def _ask(self, request: Request) -> object:
+    def _ask(self, request: Request, read: Callable[[Any], Any] | None = None) -> Any:
+        store = self._leases.store
         try:
-            now, _ = self._leases.store.opened()
-            return self._leases.store.ask(request, now)
+            now, _ = store.opened()
+            reply = store.ask(request, now)
+            return reply if read is None else store.read(read, reply)
         except Outage as outage:
             raise Unavailable(outage.cause, "a job") from None

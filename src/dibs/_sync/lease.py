@@ -264,7 +264,15 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """Whether it ended before you released it; another holder may have it, so stop writing."""
+        """Whether you do not hold it any more, so stop writing.
+
+        It expired or was taken over, or its block has ended, or you released it: `check()` says
+        which.
+        """
+        return self._state.is_over or self._has_expired()
+
+    def _has_expired(self) -> bool:
+        """Whether it ended before it was released."""
         return self._state.is_lost_at(monotonic())
 
     def check(self) -> None:
@@ -273,7 +281,7 @@ class Lease:
         Raises:
             LeaseLost: You do not: it is lost, or was released.
         """
-        if self.lost:
+        if self._has_expired():
             raise lost_error(self._state)
         if self._state.is_over:
             raise released_error(self._state)
@@ -340,12 +348,10 @@ class RenewedLease(Lease):
         self._state = state
         self._was_lost = False
 
-    @property
-    def lost(self) -> bool:
-        """True: it ended before you released it; another holder may have the key. Stop writing.
+    def _has_expired(self) -> bool:
+        """The same. It stays so where a renewal is confirmed that was under way at its deadline.
 
-        It stays lost, also where a renewal that was under way at its deadline is confirmed: you
-        may have stopped.
+        Its holder may have stopped.
         """
         self._was_lost = self._was_lost or self._state.is_lost_at(monotonic())
         return self._was_lost

@@ -204,7 +204,7 @@ class Sentinels:
             state = _state_of(client, name)
             address = client.sentinel_get_master_addr_by_name(name)
             master = interpret(read_master, address, state)
-        except (*CONNECTION_ERRORS, *PARSER_ERRORS, Outage) as error:
+        except (*CONNECTION_ERRORS, *_ODD_REPLIES, Outage) as error:
             self._failed_at[number] = monotonic()
             self._answered.discard(number)
             self._refused = isinstance(error, AuthenticationError | NoPermissionError)
@@ -303,6 +303,10 @@ class Sentinels:
         self._connections = weakref.WeakSet()
         self._subscription = None
         self._begin_anew()
+
+
+_ODD_REPLIES = (*PARSER_ERRORS, AttributeError, LookupError)
+"""What redis-py raises if a reply is not that of a sentinel."""
 
 
 def _state_of(client: Any, name: str) -> dict[str, Any]:

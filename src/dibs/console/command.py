@@ -13,8 +13,9 @@ import re
 import secrets
 import signal
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from socketserver import ThreadingMixIn
+from time import monotonic
 from typing import Any
 from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -25,9 +26,9 @@ from .http import ConsoleResponse, sentence
 from .wsgi import Environ, StartResponse, WsgiConsole
 
 _ADDRESS = "127.0.0.1"
-_SESSION = "dibs_session_{port}"
 _CLOSED = (
-    "This address was used before, or is not the one that was printed. Start the console again."
+    "This address was used before, is older than ten minutes, or is not the one that was printed."
+    " Start the console again."
 )
 _KEY = re.compile(r"[0-9a-f]{64}")
 
@@ -63,7 +64,7 @@ def console(args: argparse.Namespace) -> int:
             return _failed(f"port {args.port} cannot be used: it must be 0 to 65535")
         with server, _ended_by_signals(server):
             _say(f"dibs console: {server.address}")
-            _say("The address is good for one browser. Ctrl-C ends it.")
+            _say("The address is good for one browser, within ten minutes. Ctrl-C ends it.")
             server.serve_forever(poll_interval=0.1)
     return 0
 
@@ -89,14 +90,23 @@ def served(dibs: Dibs, port: int, *, release: bool, keys: bool) -> ConsoleServer
     return server
 
 
-class OneBrowser:
-    """Lets in one browser: that which came first with the token. All others are refused."""
+_TOKEN_FOR = 600.0
+"""Seconds after which the token ends, also if nobody has used it."""
 
-    def __init__(self, app: Any, port: int) -> None:
+
+class OneBrowser:
+    """Lets in one browser: that which came first with the token. All others are refused.
+
+    It is led to a path that nobody else knows. A cookie would go to every server on 127.0.0.1,
+    because cookies know no ports.
+    """
+
+    def __init__(self, app: Any, port: int, now: Callable[[], float] = monotonic) -> None:
         self.token = secrets.token_hex(32)
         self._app = app
         self._session = secrets.token_hex(32)
-        self._cookie = _SESSION.format(port=port)
+        self._now = now
+        self._ends_at = now() + _TOKEN_FOR
         self._hosts = {f"{_ADDRESS}:{port}", f"localhost:{port}"}
         self._lock = Guard()
         self._is_used = False
@@ -113,27 +123,21 @@ class OneBrowser:
         # Another name for this address: a page elsewhere tries to read this one (DNS rebinding).
         if environ.get("HTTP_HOST", "") not in self._hosts:
             return _plain(sentence(403, "This is not the address of the console."), start_response)
-        if self._is_known(environ.get("HTTP_COOKIE", "")):
-            return self._app(environ, start_response)
+        first, slash, path = environ.get("PATH_INFO", "").removeprefix("/").partition("/")
+        if slash and _same(first, self._session):
+            below = {**environ, "SCRIPT_NAME": f"/{first}", "PATH_INFO": f"/{path}"}
+            return self._app(below, start_response)
         given = parse_qs(environ.get("QUERY_STRING", "")).get("token", [""])[0]
         if environ["REQUEST_METHOD"] == "GET" and self._admit(given):
-            cookie = f"{self._cookie}={self._session}; Path=/; HttpOnly; SameSite=Strict"
-            return _plain(
-                ConsoleResponse(303, more=(("Location", "/"), ("Set-Cookie", cookie))),
-                start_response,
-            )
+            found = ConsoleResponse(303, more=(("Location", f"/{self._session}/"),))
+            return _plain(found, start_response)
         return _plain(sentence(403, _CLOSED), start_response)
-
-    def _is_known(self, cookies: str) -> bool:
-        parts = [part.strip().partition("=") for part in cookies.split(";")]
-        given = [value for name, _, value in parts if name == self._cookie]
-        return any(_same(each, self._session) for each in given)
 
     def _admit(self, given: str) -> bool:
         with self._lock:
             is_first = not self._is_used and _same(given, self.token)
             self._is_used = self._is_used or is_first
-            return is_first
+            return is_first and self._now() < self._ends_at
 
 
 def _same(given: str, secret: str) -> bool:

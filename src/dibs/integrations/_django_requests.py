@@ -3,6 +3,7 @@
 # pyright: basic
 # Django has no types.
 
+import asyncio
 import functools
 import weakref
 from collections.abc import Awaitable, Callable
@@ -13,7 +14,15 @@ from django.http import RawPostDataException
 from django.urls import Resolver404, resolve
 from django.utils.module_loading import import_string
 
-from .._http.bodies import Field, LongBody, declared_length, drain, file_hash, form_fields
+from .._http.bodies import (
+    SPOOL_LIMIT,
+    Field,
+    LongBody,
+    declared_length,
+    drain,
+    file_hash,
+    form_fields,
+)
 from .._http.policy import GuardOptions, Policy
 from .._http.submission import (
     INCOMPLETE,
@@ -51,22 +60,41 @@ def submission_for(
     policy: Policy, name: str, request: Any, user: "SaidUser"
 ) -> Submission | InvalidRequest:
     """What *request* submits, or what is wrong with it."""
-    keys = [request.headers[policy.header]] if policy.header in request.headers else []
-    headers = _headers(request)
-    body = _body(request, headers, policy.body_limit)
-    if isinstance(body, InvalidRequest):
-        return body
     options = _options()
-    facts = _facts(policy, request, name, options)._replace(
-        headers=headers, **user._asdict(), **body._asdict()
-    )
-    submission = submission_of(policy, facts, split_key_lines(keys), options)
+    facts = _facts_or_error(policy, name, request, user, options)
+    return facts if isinstance(facts, InvalidRequest) else _decided(policy, facts, options)
+
+
+async def asubmission_for(
+    policy: Policy, name: str, request: Any, user: "SaidUser"
+) -> Submission | InvalidRequest:
+    """As `submission_for`, beside the event loop if the body takes long to parse."""
+    options = _options()
+    facts = _facts_or_error(policy, name, request, user, options)
+    if isinstance(facts, RequestFacts) and facts.is_long_to_parse:
+        return await asyncio.to_thread(_decided, policy, facts, options)
+    return facts if isinstance(facts, InvalidRequest) else _decided(policy, facts, options)
+
+
+def _decided(
+    policy: Policy, facts: RequestFacts, options: GuardOptions[Any]
+) -> Submission | InvalidRequest:
+    text = facts.headers.get(policy.header.lower())
+    keys = [] if text is None else split_key_lines([text])
+    submission = submission_of(policy, facts, keys, options)
     assert submission is not None  # see is_unguarded
     return submission
 
 
-def _headers(request: Any) -> RequestHeaders:
-    return read_headers(request.headers.items())
+def _facts_or_error(
+    policy: Policy, name: str, request: Any, user: "SaidUser", options: GuardOptions[Any]
+) -> RequestFacts | InvalidRequest:
+    headers = read_headers(request.headers.items())
+    body = _body(request, headers, policy.body_limit)
+    if isinstance(body, InvalidRequest):
+        return body
+    facts = _facts(policy, request, name, options)
+    return facts._replace(headers=headers, **user._asdict(), **body._asdict())
 
 
 def _options() -> GuardOptions[Callable[[Any], Any]]:
@@ -77,6 +105,7 @@ def _options() -> GuardOptions[Callable[[Any], Any]]:
         service=getattr(settings, "DIBS_SERVICE", None) or str(settings.ROOT_URLCONF),
         session_cookie=getattr(settings, "DIBS_SESSION_COOKIE", None),
         per_host=getattr(settings, "DIBS_PER_HOST", False),
+        spool_limit=getattr(settings, "DIBS_SPOOL_LIMIT", SPOOL_LIMIT),
     )
 
 
@@ -157,7 +186,7 @@ def _is_streamed(request: Any, length: int) -> bool:
 
 def _spooled(request: Any, headers: dict[str, str], limit: int) -> _Body | InvalidRequest:
     """Hash the body, and let the view read it again."""
-    source, body = request._stream, RequestBody(is_terminated=True)
+    source, body = request._stream, RequestBody(_options().spool, is_terminated=True)
     invalid = body.read(request, headers, limit)
     weakref.finalize(request, body.close)
     if getattr(source, "seekable", bool)():  # under ASGI it is a file already

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from .._http.policy import Policy
 from .._http.responses import Completion, Recording
 from .._interface import HoldKeywords
-from ..errors import UsageError
+from ..errors import LeaseLost, UsageError
 from ._async.claims import end_claim, how_it_ended
 from ._within import STREAMED, OpenTransaction, warn_of_success
 
@@ -133,8 +133,11 @@ class RequestLeases:
     def check(self) -> None:
         """LeaseLost: a lease with on_late="raise" was lost."""
         for lease, is_strict in self._held:
-            if is_strict and lease.lost:  # one that the endpoint has released is not late
+            try:
                 lease.check()
+            except LeaseLost as error:
+                if is_strict and error.state == "lost":  # not one that the endpoint has released
+                    raise
 
     async def release(self) -> None:
         """End the leases before the response is complete. LeaseLost: it is too late for that."""

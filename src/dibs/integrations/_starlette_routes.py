@@ -1,6 +1,7 @@
 """What a Starlette application adds to guards: routes, refusals."""
 
 import json
+import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -14,6 +15,8 @@ from .._http.problems import is_refusal
 from .._http.responses import Response
 from ._response_end import Message, Scope
 from .asgi import encoded
+
+_log = logging.getLogger("dibs")
 
 GUARD = "dibs.guard"
 """Where the scope of a request has its guard."""
@@ -189,14 +192,39 @@ def policy_for(scope: Any) -> Policy | None:
 def check_routes_of(app: Any) -> None:
     """UsageError: a route of *app* leads to a function inside a guard.
 
-    Routes of its routers and of applications mounted in it are checked as well.
+    Routes of its routers and of applications mounted in it are checked as well. Warns of
+    dependencies that cannot end after the transaction of their endpoint.
     """
-    check_registered(_endpoints(getattr(app, "routes", ())))
-
-
-def _endpoints(routes: Iterable[Any]) -> Iterator[object]:
+    routes = [*_all_routes(getattr(app, "routes", ()))]
+    check_registered([getattr(route, "endpoint", None) for route in routes])
     for route in routes:
-        yield getattr(route, "endpoint", None)
+        if is_within(getattr(route, "endpoint", None)):
+            _warn_of_early_ends(route)
+
+
+def _all_routes(routes: Iterable[Any]) -> Iterator[Any]:
+    for route in routes:
+        yield route
         # Recent versions of FastAPI keep the routes of included routers apart.
         inner = getattr(route, "original_router", route)
-        yield from _endpoints(getattr(inner, "routes", None) or ())
+        yield from _all_routes(getattr(inner, "routes", None) or ())
+
+
+def _warn_of_early_ends(route: Any) -> None:
+    for each in [*all_of(getattr(route, "dependant", None))][:-1]:
+        if getattr(each, "scope", None) == "function":
+            _log.warning(
+                '%s: its dependency %s has scope="function", so it ends before the transaction of '
+                "within= commits; leave the scope out",
+                route.path, getattr(each.call, "__qualname__", each.call),
+            )  # fmt: skip
+
+
+def mark_within(guarded: Any) -> None:
+    """*guarded* is an endpoint with a transaction of its own."""
+    guarded.__dibs_within__ = True
+
+
+def is_within(endpoint: object) -> bool:
+    """Whether *endpoint* has a transaction of its own."""
+    return getattr(endpoint, "__dibs_within__", False)

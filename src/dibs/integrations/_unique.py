@@ -49,6 +49,8 @@ TASK = "{task}"
 """The field of a template that is the name of the job itself."""
 LOOK_AFTER = 0.1
 """Seconds after which a producer looks again at a job that is being sent or started."""
+LOOK_EVERY = 0.5
+"""Seconds after which one who waits for the result of an existing job looks where that is."""
 MOST_AT_ONCE = 100
 """Jobs with the same key: each of them has a key, and all are tried until one is free."""
 LONGEST_ID = 200
@@ -131,6 +133,8 @@ class UniqueOptions:
         self.is_over_at_start = until == "start"
         self.is_over_at_end = isinstance(until, str)
         """Another job with the same key may run after it."""
+        self.covers_earlier = until == "end" and self.limit == 1
+        """A run that completes has done the work of those that were sent before it began."""
         window = self.queued if isinstance(until, str) else seconds(until, "until")
         terms: dict[str, Any] = {"lease": self.lease, "on_outage": on_outage, "work": "job"}
         after = "release" if self.is_over_at_end else "hold"
@@ -214,6 +218,8 @@ class Sending(NamedTuple):
     """Of several that the job may have, the one that was free."""
     delay: float | None = None
     """When it is to start, in seconds, if it takes the time of another one; None: as asked for."""
+    sent_at: float | None = None
+    """By the server's clock; None: not known."""
 
 
 class Replaced(NamedTuple):
@@ -245,6 +251,8 @@ class Job(NamedTuple):
     """What the message of a retry brought: the `sending` of the run that sent it."""
     patience: float = 0.0
     """How long a worker waits for its turn, in seconds: it cannot be sent for later."""
+    sent_at: float | None = None
+    """When it was sent, by the server's clock, as its message says."""
 
     @property
     def has_started(self) -> bool:
@@ -322,9 +330,9 @@ class UniqueKey:
         )
 
     def answer(
-        self, error: Duplicate, args: Any, kwargs: Any, existing: Callable[[str], Any]
+        self, error: Duplicate, args: Any, kwargs: Any, existing: Callable[[Duplicate], Any]
     ) -> Any:
-        """What the caller who enqueues a duplicate gets. *existing*: the job with an id.
+        """What the caller who enqueues a duplicate gets. *existing*: the job in the error.
 
         Duplicate: the caller asked for it, or the existing job is not known.
         """
@@ -332,7 +340,7 @@ class UniqueKey:
             return self._answer(error, tuple(args), dict(kwargs))
         if self.options.on_duplicate == "raise" or error.note is None:
             raise error
-        return existing(error.note)
+        return existing(error)
 
     def slots(self, key: str) -> list[str]:
         """The keys that a job with *key* may have, one of them. *key*: that, or its own one.
@@ -529,6 +537,17 @@ def is_waiting(entry: KeyInfo, job_id: str | None, lease: float) -> bool:
 
 
 # ---- lines in the log
+
+
+def log_unsent(name: str, job_id: str, error: Duplicate) -> None:
+    """A producer does not send a job."""
+    _log.info("%s: job %s is not sent: job %s exists", name, job_id, error.note or "?")
+
+
+def log_dropped_send(name: str, job_id: str) -> None:
+    """A job that runs has sent another one with its key, and is tried again itself."""
+    text = "%s: job %s is not sent: the job that has sent it is tried again"
+    _log.info(text, name, job_id)
 
 
 def log_refusal(name: str, job: Job, error: Duplicate) -> None:

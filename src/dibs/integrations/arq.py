@@ -30,7 +30,15 @@ with needs("arq"):
 from .. import AsyncDibs, Duplicate, UsageError
 from .._interface import KeyInfo
 from ._async.jobs import AsyncUniqueJobs
-from ._unique import Job, UniqueKey, UniqueKeywords, UniqueOptions, is_turn, without_parameters
+from ._unique import (
+    Job,
+    Sending,
+    UniqueKey,
+    UniqueKeywords,
+    UniqueOptions,
+    is_turn,
+    without_parameters,
+)
 
 __all__ = ["enqueue_job", "unique"]
 
@@ -55,6 +63,7 @@ class _Claim(NamedTuple):
     token: str | None
     key: str
     queue: str = default_queue_name
+    sent_at: float | None = None
 
 
 def unique(
@@ -115,22 +124,32 @@ async def enqueue_job(
     key, job_id = jobs.key_of(args, sent), kwargs.pop("_job_id", None) or uuid4().hex
     delay, claim_id = _delay(kwargs), uuid4().hex
     queueing = jobs.queueing(key, job_id, delay, functools.partial(_can_run, pool))
-    async with AsyncExitStack() as stack:
-        try:
-            token, key, at = await stack.enter_async_context(queueing)
-        except Duplicate as error:
-            answer = jobs.answer(error, args, sent, functools.partial(_existing, pool, kwargs))
-            return await answer if inspect.isawaitable(answer) else answer
-        claim = _Claim(token, key, kwargs.get("_queue_name") or pool.default_queue_name)
-        if at is not None:
-            delay = at
-            kwargs.update(_defer_until=None, _defer_by=at or None)
-        await _keep(pool, claim_id, claim, jobs.in_queue(delay))
+
+    async def send_claimed(sending: Sending) -> ArqJob | None:
+        queue, kept = kwargs.get("_queue_name") or pool.default_queue_name, jobs.in_queue(delay)
+        if sending.delay is not None:
+            kwargs.update(_defer_until=None, _defer_by=sending.delay or None)
+            kept = jobs.in_queue(sending.delay)
+        claim = _Claim(sending.token, sending.key, queue, sending.sent_at)
+        await _keep(pool, claim_id, claim, kept)
         enqueue: Any = pool.enqueue_job
         job = await enqueue(name, *args, _job_id=job_id, **kwargs, **{CLAIM: claim_id})
         if job is None:
-            await jobs.give_back(key, token)
+            await jobs.give_back(sending.key, sending.token)
         return job
+
+    async with AsyncExitStack() as stack:
+        try:
+            sending = await stack.enter_async_context(queueing)
+        except Duplicate as error:
+            if (outer := jobs.inside(key)) is not None:
+                outer.send_after(job_id, jobs.in_queue(delay), send_claimed)
+                return _existing(pool, kwargs, job_id)
+            answer = jobs.answer(
+                error, args, sent, lambda error: _existing(pool, kwargs, error.note or "")
+            )
+            return await answer if inspect.isawaitable(answer) else answer
+        return await send_claimed(sending)
 
 
 def _existing(pool: ArqRedis, options: dict[str, Any], job_id: str) -> ArqJob:
@@ -174,7 +193,7 @@ def _guarded(function: Callable[..., Any], jobs: AsyncUniqueJobs) -> Callable[..
         claim_id = claim_id or ctx["job_id"]
         claim = await _kept(ctx["redis"], claim_id)
         claim = claim or _Claim(token, key or jobs.key_of(args, kwargs))
-        job = Job(ctx["job_id"], claim.token)
+        job = Job(ctx["job_id"], claim.token, sent_at=claim.sent_at)
         try:
             run = await jobs.start(claim.key, job)
         except Duplicate as error:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import IO, Any, Unpack, cast
 
 from .. import AsyncDibs
-from .._http.bodies import PIECE, SHORT, BodyHash, LongBody
+from .._http.bodies import PIECE, SHORT, BodyHash, LongBody, Spool, SpooledSize
 from .._http.policy import (
     GuardKeywords,
     GuardOptions,
@@ -28,6 +28,8 @@ from .._http.policy import (
 from .._http.responses import Response
 from .._http.submission import (
     INCOMPLETE,
+    NO_ROOM,
+    TIMED_OUT,
     InvalidRequest,
     RequestFacts,
     RequestHeaders,
@@ -81,7 +83,7 @@ class DibsMiddleware:
 
     async def _guard(self, policy: Policy, scope: Scope, receive: Receive, send: Send) -> None:
         mark_guarded(scope)
-        body = RequestBody(receive)
+        body = RequestBody(receive, self._options.spool)
         try:
             submission = await self._submission(policy, scope, body)
             if body.is_disconnected or submission is None:
@@ -100,7 +102,7 @@ class DibsMiddleware:
         self, policy: Policy, scope: Scope, body: "RequestBody"
     ) -> Submission | InvalidRequest | None:
         headers, options = headers_of(scope), self._options
-        invalid = await body.read(headers, policy.body_limit)
+        invalid = await body.read(headers, policy)
         if invalid is not None:
             return invalid
         user = await resolved(options.user(scope)) if options.user is not None else None
@@ -114,9 +116,9 @@ class DibsMiddleware:
             long=body.long,
             user=user,
             address=client_address(scope),
-            path_fields=policy.path_fields(method_of(scope), *paths_of(scope)),
+            path_fields=_path_fields(policy, scope) if "{" in policy.route else {},
         )
-        return submission_of(policy, facts, keys_of(policy, scope), options)
+        return await decided(policy, facts, keys_of(policy, scope), options)
 
     async def _close(self) -> None:
         """Close the AsyncDibs that was made from a URL. The application may start again."""
@@ -166,31 +168,45 @@ class RequestBody:
     """The whole body, as one message."""
     _file: IO[bytes] | None = None
     _hash: BodyHash | None = None
+    _spooled: SpooledSize | None = None
+    _has_no_room = False
     is_disconnected = False
     """True: the client has left before the end of the body."""
     long: LongBody | None = None
     """What is known of a body that is not held in memory."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, spool: Spool) -> None:
         self._receive = receive
+        self._spool_of = spool
 
     @property
     def data(self) -> bytes:
         """The body, if it is short."""
         return b"" if self._first is None else self._first.get("body", b"")
 
-    async def read(self, headers: dict[str, str], limit: int) -> InvalidRequest | None:
-        """Read to the end. Returns what is wrong with the body: incomplete, or too long."""
+    async def read(self, headers: dict[str, str], policy: Policy) -> InvalidRequest | None:
+        """Read to the end. Returns what is wrong with the body: incomplete, too long, too slow."""
         message = await self._receive()
-        if self._is_whole(message, limit):
+        if self._is_whole(message, policy.body_limit):
             self._first = message
             return None
+        try:  # from its first piece: before that it costs nothing
+            async with asyncio.timeout(policy.body_seconds):
+                return await self._read(message, headers, policy.body_limit)
+        except TimeoutError:
+            return TIMED_OUT
+
+    async def _read(
+        self, message: Message, headers: dict[str, str], limit: int
+    ) -> InvalidRequest | None:
         # One buffer for all messages: a client may send as many small ones as it likes.
         buffer = bytearray()
         while await self._take(message, buffer, headers, limit):
             message = await self._receive()
         if self._size > limit:
             return too_large(limit)
+        if self._has_no_room:
+            return NO_ROOM
         if self.is_disconnected:
             return INCOMPLETE
         await self._finish(buffer)
@@ -210,12 +226,20 @@ class RequestBody:
             return False
         piece = message.get("body", b"")
         self._size += len(piece)
-        if self._size <= limit:
+        if self._size > SHORT and not self._grow(min(self._size, limit)):
+            self._has_no_room = True
+        elif self._size <= limit:
             buffer += piece
             await self._spool(buffer, headers)
         # A body that is too long is read nevertheless, up to twice the limit: a client that is
         # answered while it sends would lose its connection, and the response with it.
         return bool(message.get("more_body")) and self._size <= 2 * limit
+
+    def _grow(self, size: int) -> bool:
+        """False: there is no room for a body of *size*."""
+        if self._spooled is None:
+            self._spooled = SpooledSize(self._spool_of)
+        return self._spooled.grow(size)
 
     async def _spool(self, buffer: bytearray, headers: dict[str, str]) -> None:
         """Move *buffer* to a file, if the body is long."""
@@ -250,8 +274,19 @@ class RequestBody:
     def close(self) -> None:
         """Remove the file, if there is one."""
         file, self._file = self._file, None
+        if self._spooled is not None:
+            self._spooled.close()
         if file is not None:
             file.close()
+
+
+async def decided(
+    policy: Policy, facts: RequestFacts, keys: list[str], options: GuardOptions[Any]
+) -> Submission | InvalidRequest | None:
+    """`submission_of`, beside the event loop if the body takes long to parse."""
+    if facts.is_long_to_parse:
+        return await asyncio.to_thread(submission_of, policy, facts, keys, options)
+    return submission_of(policy, facts, keys, options)
 
 
 def _move(buffer: bytearray, hashing: BodyHash, file: IO[bytes]) -> None:
@@ -282,6 +317,11 @@ def mount_of(scope: Scope) -> str:
     if "app_root_path" not in scope:
         return ""
     return inner_path(str(scope.get("root_path", "")), scope["app_root_path"])
+
+
+def _path_fields(policy: Policy, scope: Scope) -> dict[str, str]:
+    """The values of the `{fields}` of the route."""
+    return policy.path_fields(method_of(scope), *paths_of(scope))
 
 
 def method_of(scope: Scope) -> str:

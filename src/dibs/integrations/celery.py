@@ -11,6 +11,7 @@
 # pyright: basic
 
 import functools
+import time
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Unpack, cast
@@ -20,18 +21,21 @@ from . import needs
 with needs("celery"):
     from celery import Task, uuid
     from celery.app.task import Context
-    from celery.exceptions import Ignore
+    from celery.exceptions import Ignore, TimeoutError
+    from celery.result import AsyncResult, EagerResult
     from celery.signals import task_postrun, task_received, task_revoked
-    from celery.states import READY_STATES, RETRY
+    from celery.states import FAILURE, PENDING, READY_STATES, RETRY, SUCCESS
     from celery.utils.functional import head_from_fun
     from celery.utils.time import maybe_make_aware
 
-from .. import Dibs, Duplicate, Unavailable, UsageError
+from .. import Dibs, Duplicate, LeaseLost, Unavailable, UsageError
 from .._interface import KeyInfo
-from ._sync.jobs import Run, UniqueJobs
+from ._sync.jobs import ResultWait, Run, UniqueJobs
 from ._unique import (
+    LOOK_EVERY,
     Job,
     NotRun,
+    Sending,
     TransactionKeywords,
     TransactionOptions,
     UniqueKey,
@@ -41,7 +45,8 @@ from ._unique import (
 
 __all__ = ["unique"]
 
-TOKEN, KEY, SENDING = "dibs_token", "dibs_key", "dibs_sending"
+TOKEN, KEY, SENT = "dibs_token", "dibs_key", "dibs_sent"
+SENDING = "dibs_sending"
 """The headers of a message, the last one of a retry. Its arguments may give another key where they
 have been decoded, and a worker that drops a task does not see them."""
 _CANVAS = {"chain", "chord", "group_id", "parent_id"}
@@ -72,6 +77,41 @@ def unique(dibs: Dibs, template: str, **options: Unpack[TransactionKeywords]) ->
         dibs_settings = (dibs, template, settings)
 
     return Unique
+
+
+class _ExistingResult(AsyncResult):
+    """The result of an existing task. It is ready if none can come any more: None, or LeaseLost."""
+
+    dibs_waiting: ResultWait | None = None
+
+    def get(self, timeout: float | None = None, *args: Any, **options: Any) -> Any:
+        """As Celery's, in parts: between them it looks whether the task is still there."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            self.ready()
+            left = LOOK_EVERY if end is None else min(LOOK_EVERY, max(end - time.monotonic(), 0.0))
+            try:
+                return super().get(left, *args, **options)
+            except TimeoutError:
+                # That of the task itself is its result.
+                if self._cache or (end is not None and time.monotonic() >= end):
+                    raise
+
+    def _get_task_meta(self) -> Any:
+        meta: Any = super()._get_task_meta()
+        if self._cache is not None or meta.get("status") != PENDING:
+            return meta
+        ended = self._without_result()
+        return meta if ended is None else self._set_cache({**meta, **ended})
+
+    def _without_result(self) -> dict[str, Any] | None:
+        """How a task ended that has left no result; None: it may come."""
+        try:
+            if self.dibs_waiting is None or not self.dibs_waiting.is_over():
+                return None
+        except LeaseLost as error:
+            return {"status": FAILURE, "result": error}
+        return {"status": SUCCESS, "result": None}
 
 
 class _UniqueTask(Task):
@@ -114,13 +154,23 @@ class _UniqueTask(Task):
             try:
                 sending = stack.enter_context(queueing)
             except Duplicate as error:
+                claimed = functools.partial(self._send_claimed, send, new_id, positional, options)
+                if (outer := self.dibs_jobs.inside(key)) is not None:
+                    outer.send_after(new_id, self.dibs_jobs.in_queue(delay), claimed)
+                    return self._result(new_id, options)
                 return self._answer(error, args, kwargs, task_id, options)
-            own: dict[str, Any] = options.pop("headers", None) or {}
-            headers = {**own, TOKEN: sending.token, KEY: sending.key}
-            if sending.delay is not None:
-                options = {**options, "eta": None, "countdown": sending.delay}
-            return send(new_id, *positional, headers=headers, **options)
+            return self._send_claimed(send, new_id, positional, options, sending)
         return None
+
+    def _send_claimed(
+        self, send: Any, task_id: str, positional: Any, options: Any, sending: Sending
+    ) -> Any:
+        own: dict[str, Any] = options.get("headers") or {}
+        headers = {**own, TOKEN: sending.token, KEY: sending.key, SENT: sending.sent_at}
+        options = {**options, "headers": headers}
+        if sending.delay is not None:
+            options.update(eta=None, countdown=sending.delay)
+        return send(task_id, *positional, **options)
 
     def map(self, it: Any) -> Any:
         """UsageError: its parts are calls inside of one task, which nothing guards."""
@@ -152,9 +202,9 @@ class _UniqueTask(Task):
         if key != self._dibs_key(request.args, request.kwargs):
             return None
         run: Run | None = getattr(request, "dibs_run", None)
-        claimed = {TOKEN: _header(request, TOKEN), SENDING: _header(request, SENDING)}
+        claimed = {name: _header(request, name) for name in (TOKEN, SENDING, SENT)}
         if run is not None:
-            claimed = {TOKEN: run.hand_on(delay), SENDING: run.sending, KEY: run.key}
+            claimed.update({TOKEN: run.hand_on(delay), SENDING: run.sending, KEY: run.key})
         return {KEY: _header(request, KEY) or key, **claimed}
 
     def _send_on(
@@ -208,9 +258,22 @@ class _UniqueTask(Task):
             self._fail(error, task_id, _awaited(task_id, options))
         elif options.get("link") or options.get("link_error"):
             log_callbacks(error.name, error.note or "?")
+        existing = functools.partial(self._existing, options)
         if error.note is not None and not _CANVAS.isdisjoint(options):
-            return self.AsyncResult(error.note)
-        return self.dibs_jobs.answer(error, args or (), kwargs or {}, self.AsyncResult)
+            return existing(error)
+        return self.dibs_jobs.answer(error, args or (), kwargs or {}, existing)
+
+    def _existing(self, options: dict[str, Any], error: Duplicate) -> Any:
+        return self._result(cast(str, error.note), options, self.dibs_jobs.result_of(error))
+
+    def _result(self, task_id: str, options: Any, waiting: ResultWait | None = None) -> Any:
+        """What a caller may wait for: it ends, also where the task leaves no result."""
+        if self.app.conf.task_always_eager:  # it has run, or runs when its caller has ended
+            return EagerResult(task_id, None, SUCCESS, name=self.name)
+        result = _ExistingResult(task_id, backend=self.backend, task_name=self.name, app=self.app)
+        result.ignored = bool(options.get("ignore_result", self.ignore_result))
+        result.dibs_waiting = waiting
+        return result
 
     def _fail(self, error: Duplicate, task_id: str, request: Any) -> None:
         """Let *error* be the result of a task that is not run: a caller may wait for it."""
@@ -229,7 +292,8 @@ class _UniqueTask(Task):
             return self._run(*args, **kwargs)
         attempt = f"{request.retries}.{request.get('replaced_task_nesting') or 0}"
         token, sending = _header(request, TOKEN), _header(request, SENDING)
-        job = Job(request.id, token, attempt, not request.is_eager, sending)
+        sent_at: Any = _header(request, SENT)
+        job = Job(request.id, token, attempt, not request.is_eager, sending, sent_at=sent_at)
         try:
             run = self.dibs_jobs.start(key, job)
         except Duplicate as error:

@@ -24,13 +24,22 @@ with needs("dramatiq"):
 
 from .. import Dibs, Duplicate
 from ._sync.jobs import Run, UniqueJobs
-from ._unique import Job, NotRun, TransactionKeywords, TransactionOptions, UniqueKey, is_anothers
+from ._unique import (
+    Job,
+    NotRun,
+    Sending,
+    TransactionKeywords,
+    TransactionOptions,
+    UniqueKey,
+    is_anothers,
+)
 
 __all__ = ["unique"]
 
-TOKEN, KEY, SENDING = "dibs_token", "dibs_key", "dibs_sending"
+TOKEN, KEY, SENT = "dibs_token", "dibs_key", "dibs_sent"
+SENDING = "dibs_sending"
 """The options of a message that have the token, the key (arguments that were encoded may give
-another one) and, in a retry, the sending."""
+another one), when it was sent and, in a retry, the sending."""
 
 DUPLICATE_OF = "dibs_duplicate_of"
 """The option of a message of a group or a pipeline that is sent only to be counted."""
@@ -84,18 +93,24 @@ class _UniqueActor(Actor[Any, Any]):
         message = cast(Any, self).message_with_options(args=args, kwargs=kwargs, **options)
         key = self.key_of(message)
         queueing = self.dibs_jobs.queueing(key, message.message_id, (delay or 0) / 1000)
+
+        def send_claimed(sending: Sending) -> Any:
+            broker: Any = self.broker
+            at = delay if sending.delay is None else int(sending.delay * 1000) or None
+            return broker.enqueue(message.copy(options=_options_of(sending)), delay=at)
+
         with ExitStack() as stack:
             try:
                 sending = stack.enter_context(queueing)
             except Duplicate as error:
+                if (outer := self.dibs_jobs.inside(key)) is not None:
+                    kept = self.dibs_jobs.in_queue((delay or 0) / 1000)
+                    outer.send_after(message.message_id, kept, send_claimed)
+                    return message
                 return self.dibs_jobs.answer(
-                    error, args, kwargs or {}, lambda first: message.copy(message_id=first)
+                    error, args, kwargs or {}, lambda error: message.copy(message_id=error.note)
                 )
-            broker: Any = self.broker
-            claimed = {TOKEN: sending.token, KEY: sending.key}
-            if sending.delay is not None:
-                delay = int(sending.delay * 1000) or None
-            return broker.enqueue(message.copy(options=claimed), delay=delay)
+            return send_claimed(sending)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """In a worker, guarded. An actor that is called as a function is not."""
@@ -108,7 +123,7 @@ class _UniqueActor(Actor[Any, Any]):
             raise SkipMessage(f"not run: a duplicate of {options[DUPLICATE_OF]}")
         job = Job(
             message.message_id, options.get(TOKEN), options.get("retries", 0),
-            sent_by=options.get(SENDING),
+            sent_by=options.get(SENDING), sent_at=options.get(SENT),
         )  # fmt: skip
         try:
             run = self.dibs_jobs.start(self.key_of(message), job)
@@ -116,10 +131,12 @@ class _UniqueActor(Actor[Any, Any]):
             raise self._refused(error, job, message) from error
         self.dibs_runs.started(run)
         try:
-            return run.call(super().__call__, args, kwargs)
+            result = run.call(super().__call__, args, kwargs)
         except NotRun as refusal:
             self.dibs_runs.ended()
             raise self._refused(refusal.error, job, message) from refusal.error
+        self.dibs_runs.returned()
+        return result
 
     def _refused(self, error: Duplicate, job: Job, message: Any) -> SkipMessage:
         """What ends a message that is not processed; it comes again, or another one does it."""
@@ -146,10 +163,12 @@ class _Here(threading.local):
     message: Any = None
     """It is about to be processed."""
     run: Run | None = None
+    has_returned = False
+    """Its actor has: what other middleware sends comes after it."""
     is_duplicate = False
     """Another message is in the way of this one."""
     is_sending = False
-    """The run is being sent once more."""
+    """The run is being sent once more, or what comes after it."""
     queueing: tuple[str, Any] | None = None
     """The id of a message that is being sent by something else than its actor, and its claim."""
 
@@ -176,6 +195,10 @@ class _Runs(Middleware):
         """This thread runs it."""
         self._here.run = run
 
+    def returned(self) -> None:
+        """Its actor has done its work."""
+        self._here.has_returned = True
+
     def ended(self) -> None:
         """This thread has not run it after all."""
         run, self._here.run = self._here.run, None
@@ -189,6 +212,7 @@ class _Runs(Middleware):
     def before_process_message(self, broker: Any, message: Any) -> None:
         here = self._here
         here.message, here.run, here.is_duplicate, here.is_sending = message, None, False, False
+        here.has_returned = False
 
     def before_enqueue(self, broker: Any, message: Any, delay: int | None) -> None:
         run = self._here.run
@@ -211,11 +235,24 @@ class _Runs(Middleware):
         try:
             sending = queueing.__enter__()
         except Duplicate as error:
-            if error.note != job_id:  # else it is an earlier delivery of it
+            if (claimed := self._passed_on(actor, key, job_id, delay)) is not None:
+                message.options.update(claimed)
+            elif error.note != job_id:  # else it is an earlier delivery of it
                 message.options[DUPLICATE_OF] = error.note or "?"
             return
-        message.options[TOKEN], message.options[KEY], _ = sending
+        message.options.update(_options_of(sending))
         self._here.queueing = (job_id, queueing)
+
+    def _passed_on(
+        self, actor: _UniqueActor, key: str, job_id: str, delay: int | None
+    ) -> dict[str, Any] | None:
+        """The claim of the message that has just been processed, for the next of its pipeline."""
+        run = actor.dibs_jobs.inside(key) if self._here.has_returned else None
+        if run is None:
+            return None
+        token = run.pass_on(job_id, actor.dibs_jobs.in_queue((delay or 0) / 1000))
+        self._here.is_sending = True
+        return {TOKEN: token, KEY: run.key}
 
     def after_enqueue(self, broker: Any, message: Any, delay: int | None) -> None:
         self._here.is_sending = False
@@ -233,7 +270,7 @@ class _Runs(Middleware):
                 return enqueue(*args, **kwargs)
             except BaseException as error:
                 _, queueing = self._here.queueing or (None, None)
-                self._here.queueing = None
+                self._here.queueing = None  # a run that was being passed on is taken back later
                 if queueing is not None:
                     queueing.__exit__(type(error), error, error.__traceback__)
                 raise
@@ -286,6 +323,11 @@ class _Runs(Middleware):
         actor, token = broker.get_actor(message.actor_name), message.options.get(TOKEN)
         if token is not None and isinstance(actor, _UniqueActor):
             actor.dibs_jobs.give_back(actor.key_of(message), token)
+
+
+def _options_of(sending: Sending) -> dict[str, Any]:
+    """What a message takes along."""
+    return {TOKEN: sending.token, KEY: sending.key, SENT: sending.sent_at}
 
 
 class _NamingConsumer(Consumer):

@@ -37,7 +37,15 @@ from .._interface import HoldKeywords, Template, ThrottleKeywords, check_hold
 from ..errors import Busy, Unavailable, UsageError
 from . import starlette
 from ._starlette_routes import Refused, all_of, dependant_of, refused
-from .starlette import User, count, leases_of, once, prevent_duplicate_submit, resolved
+from .starlette import (
+    User,
+    count,
+    known_response,
+    leases_of,
+    once,
+    prevent_duplicate_submit,
+    resolved,
+)
 
 __all__ = [
     "Policy", "Refused", "held", "install", "once", "prevent_duplicate_submit", "throttled",
@@ -119,7 +127,11 @@ class _Held:
         leases, key = leases_of(connection), await _key_of(connection, self._key, self._template)
         try:
             return await leases.take(key, self._name, **self.options)
-        except (Busy, Unavailable) as error:
+        except Busy as error:
+            # A retry is answered by its key: what has the lease may be its own first copy.
+            known = await known_response(connection)
+            raise refused(connection, known or busy(error, self._message)) from error
+        except Unavailable as error:
             raise refused(connection, busy(error, self._message)) from error
         except UsageError as error:  # the options were checked, so it is the key: too long
             raise _invalid(error) from None

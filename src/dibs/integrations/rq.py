@@ -32,6 +32,7 @@ from ._unique import (
     TURN_WITHIN,
     Job,
     NotRun,
+    Sending,
     TransactionKeywords,
     TransactionOptions,
     UniqueKey,
@@ -43,9 +44,9 @@ __all__ = ["UniqueQueue", "unique"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-TOKEN, KEY = "dibs_token", "dibs_key"
-"""In `job.meta`: the claim of a job that waits, and its key: arguments that were serialized may
-give another one."""
+TOKEN, KEY, SENT = "dibs_token", "dibs_key", "dibs_sent"
+"""In `job.meta`: the claim of a job that waits, its key (arguments that were serialized may give
+another one), and when it was sent."""
 _ENDED_BADLY = {JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED}
 _ENDED = {JobStatus.FINISHED, *_ENDED_BADLY}
 DUPLICATE_OF = "duplicate_of"
@@ -87,6 +88,23 @@ def unique(
 
 
 # ---- where it is enqueued
+
+
+class _EndedJob:
+    """A job that has finished so long ago that RQ has no result of it any more."""
+
+    def get_status(self, refresh: bool = True) -> Any:  # noqa: FBT001, FBT002 - as RQ's
+        """It has finished."""
+        return JobStatus.FINISHED
+
+    def refresh(self) -> None:
+        """There is nothing to be read."""
+
+    def return_value(self, refresh: bool = False) -> None:  # noqa: FBT001, FBT002 - as RQ's
+        """It is not known."""
+
+    def latest_result(self, timeout: int = 0) -> None:
+        """There is none, and none will come."""
 
 
 class UniqueQueue(Queue):
@@ -141,14 +159,14 @@ class UniqueQueue(Queue):
         if jobs is None:
             return data, lambda known: known[job.id]
         if jobs.replaces and newest[key] != job.id:  # by one that is sent together with it
-            return None, lambda known: known.get(newest[key]) or self._there(newest[key])
+            return None, lambda known: known.get(newest[key]) or self._fetched(newest[key])
         try:
             sending = stack.enter_context(jobs.queueing(key, job.id, 0.0, self._can_run))
         except Duplicate as error:
             first = jobs.answer(error, job.args, job.kwargs, self._there)
             return None, lambda known: known.get(getattr(first, "id", None), first)
         own: dict[str, Any] = data.meta or {}
-        meta = {**own, TOKEN: sending.token, KEY: sending.key}
+        meta = {**own, TOKEN: sending.token, KEY: sending.key, SENT: sending.sent_at}
         return data._replace(meta=meta), lambda known: known[job.id]
 
     def schedule_job(self, job: Any, datetime: datetime, *args: Any, **kwargs: Any) -> Any:
@@ -162,30 +180,42 @@ class UniqueQueue(Queue):
         if jobs is None or TOKEN in job.meta:  # one that is tried again takes its claim along
             return send()
         key = jobs.key_of(job.args, job.kwargs)
+
+        def send_claimed(sending: Sending) -> Any:
+            job.meta.update({TOKEN: sending.token, KEY: sending.key, SENT: sending.sent_at})
+            if sending.delay is None or sending.delay == max(delay, 0.0):
+                return send()
+            if not sending.delay:
+                return super(UniqueQueue, self).enqueue_job(job)
+            at = datetime.now(UTC) + timedelta(seconds=sending.delay)
+            return super(UniqueQueue, self).schedule_job(job, at)
+
         with ExitStack() as stack:
             try:
                 sending = stack.enter_context(jobs.queueing(key, job.id, delay, self._can_run))
             except Duplicate as error:
+                if (outer := jobs.inside(key)) is not None:
+                    outer.send_after(job.id, jobs.in_queue(delay), send_claimed)
+                    return job
                 return jobs.answer(error, job.args, job.kwargs, self._there)
-            job.meta[TOKEN], job.meta[KEY], at = sending
-            if at is None or at == max(delay, 0.0):
-                return send()
-            if not at:
-                return super().enqueue_job(job)
-            return super().schedule_job(job, datetime.now(UTC) + timedelta(seconds=at))
+            return send_claimed(sending)
         return None
 
-    def _there(self, job_id: str) -> Any:
+    def _there(self, error: Duplicate) -> Any:
         """The job that has the key."""
+        return self._fetched(cast(str, error.note), is_done=error.state == "done")
+
+    def _fetched(self, job_id: str, *, is_done: bool = False) -> Any:
         job_class: Any = self.job_class
         try:
             return job_class.fetch(job_id, self.connection, self.serializer)
-        except NoSuchJobError:  # it is being enqueued at this moment
-            return job_class(job_id, self.connection, self.serializer)
+        except NoSuchJobError:  # it is being enqueued at this moment, or was forgotten by RQ
+            known = type(job_class.__name__, (_EndedJob, job_class), {}) if is_done else job_class
+            return known(job_id, self.connection, self.serializer)
 
     def _can_run(self, entry: KeyInfo) -> bool:
         """Whether a worker may still start a job."""
-        job = self._there(str(entry.note))
+        job = self._fetched(str(entry.note))
         try:
             if job.get_status() != JobStatus.DEFERRED:
                 return job.get_status(refresh=False) not in _ENDED
@@ -291,7 +321,10 @@ def _start(jobs: UniqueJobs, job: Any, args: Any, kwargs: Any) -> Run | Retry | 
     patience = min(TURN_WITHIN, timeout / 2) if timeout > 0 else TURN_WITHIN
     try:
         key = job.meta.get(KEY) or jobs.key_of(args, kwargs)
-        return jobs.start(key, Job(job.id, job.meta.get(TOKEN), patience=patience))
+        # RQ enqueues a job that is to be repeated again and again: it is asked for each time.
+        sent_at = None if getattr(job, "repeats_left", None) else job.meta.get(SENT)
+        own = Job(job.id, job.meta.get(TOKEN), patience=patience, sent_at=sent_at)
+        return jobs.start(key, own)
     except Duplicate as error:
         if is_turn(error):
             # It goes to the end of its queue. It has not run: this does not count as a retry.

@@ -28,19 +28,20 @@ with needs("starlette"):
     from starlette.requests import ClientDisconnect, Request
 
 from .. import AsyncDibs
-from .._http.bodies import Field, file_hash, form_fields
+from .._http.bodies import Field, SpooledSize, file_hash, form_fields
 from .._http.decorators import Once, PreventDuplicateSubmit, TransactionOpener, check_registered
 from .._http.policy import GuardKeywords, GuardOptions, Policy, mark_guarded, unmark_guarded
 from .._http.problems import busy, refusal_response
 from .._http.responses import Response
 from .._http.submission import (
     INCOMPLETE,
+    NO_ROOM,
+    TIMED_OUT,
     InvalidRequest,
     RequestFacts,
     RequestHeaders,
     Submission,
     routed_place,
-    submission_of,
     too_large,
 )
 from .._http.throttle import Throttle, Throttled
@@ -63,6 +64,7 @@ from ._starlette_routes import (
     answer,
     check_routes_of,
     is_dependency,
+    mark_within,
     path_fields_of,
     policy_for,
     refused,
@@ -75,6 +77,7 @@ from ._within import OpenTransaction, left_of, table_response, within_of
 from .asgi import (
     client_address,
     closing,
+    decided,
     headers_of,
     keys_of,
     mount_of,
@@ -147,6 +150,8 @@ def guard(
 
     shown: Any = guarded
     shown.__signature__ = signature
+    if within is not None:
+        mark_within(shown)
     return shown
 
 
@@ -291,6 +296,11 @@ def _guard_of(request: Request) -> "_RequestGuard":
     return guard
 
 
+async def known_response(request: Request) -> Response | None:
+    """The response to a request whose key was used before; None: it is new."""
+    return await _guard_of(request).known_response(request)
+
+
 def leases_of(request: Request) -> RequestLeases:
     """The leases of this request. UsageError: `install` was not called."""
     return _guard_of(request).leases(request)
@@ -342,9 +352,26 @@ class _RequestGuard:
     """Claims one request when its endpoint is called, and records its response from then on."""
 
     __slots__ = (
-        "_end", "_form_of", "_is_matched", "_is_started", "_leases", "_middleware", "_policy",
-        "_receive", "_recorder", "_scope", "_send", "_since", "_size", "_submitted", "_too_long",
-        "fields", "refusal",
+        "_end",
+        "_form_of",
+        "_is_matched",
+        "_is_read",
+        "_is_started",
+        "_leases",
+        "_middleware",
+        "_policy",
+        "_receive",
+        "_recorder",
+        "_scope",
+        "_send",
+        "_since",
+        "_size",
+        "_spooled",
+        "_submitted",
+        "_unread",
+        "_until",
+        "fields",
+        "refusal",
     )  # fmt: skip
 
     def __init__(self, middleware: _Middleware, scope: Scope, receive: Receive, send: Send) -> None:
@@ -366,8 +393,13 @@ class _RequestGuard:
         self._is_matched = False
         self._policy: Policy | None = None
         """The policy that limits the body; None: there is none, or the route is not known yet."""
-        self._too_long: Policy | None = None
-        """The policy that a body exceeds, until that is answered."""
+        self._is_read = False
+        """True: the body has ended."""
+        self._until: float | None = None
+        """When the body must have arrived; None: it was not asked for."""
+        self._spooled = SpooledSize(middleware.options.spool)
+        self._unread: tuple[Policy, InvalidRequest] | None = None
+        """The policy of a body that was not read, and why, until that is answered."""
         self.refusal: Response | None = None
         """The refusal of which the application makes a page."""
         self.fields: list[tuple[str, str]] = []
@@ -409,6 +441,24 @@ class _RequestGuard:
         self._end_of(request).recorder = self._recorder
         return None
 
+    async def known_response(self, request: Request) -> Response | None:
+        """The response to a request whose key was used before; None: it is new.
+
+        For what would refuse it before its endpoint, and the guard of that, are called.
+        """
+        policy = policy_for(request.scope)
+        if policy is None or policy.key == "never":
+            return None
+        name = f"{request.method} {route_of(request)}"
+        submission = await self._submission(policy, request, name)
+        if submission is None or isinstance(submission, InvalidRequest) or not submission.by_client:
+            return None
+        outcome = await claim_request(self._middleware.dibs, policy, name, submission)
+        if isinstance(outcome, Response):
+            return outcome
+        await outcome.end("released")
+        return None
+
     async def run_within(
         self, within: _Within, args: Any, kwargs: Any
     ) -> tuple[Response | None, Any]:
@@ -444,12 +494,12 @@ class _RequestGuard:
         self._form_of = request
         self._is_matched, self._policy = True, policy
         body = await _body_of(request, headers, policy.body_limit)
-        if self._too_long is not None:
-            self._too_long, body = None, too_large(policy.body_limit)
+        if self._unread is not None:
+            self._unread, body = None, self._unread[1]
         if isinstance(body, InvalidRequest):
             return body
         facts = _facts_of(request, name, headers, user)._replace(body=body[0], fields=body[1])
-        return submission_of(policy, facts, keys, options)
+        return await decided(policy, facts, keys, options)
 
     # ---- the application
 
@@ -463,13 +513,14 @@ class _RequestGuard:
             except BaseException as error:
                 if self._leases is not None:
                     await self._leases.leave(error)
-                if self._too_long is None or self._is_started or not isinstance(error, Exception):
+                if self._unread is None or self._is_started or not isinstance(error, Exception):
                     raise
-                await self._refuse(self._too_long)
+                await self._refuse(*self._unread)
             if self._leases is not None:
                 await self._leases.leave(None)
         finally:
             unmark_guarded(self._scope)
+            self._spooled.close()
             if self._recorder is not None:
                 await self._recorder.close()
             if self._form_of is not None:
@@ -478,19 +529,40 @@ class _RequestGuard:
     async def receive(self) -> Message:
         """Return a piece of the body.
 
-        If it exceeds the limit of a guarded endpoint, it is dropped with the rest, and the
-        application sees that the client has left.
+        If the body of a guarded endpoint is too long or too slow, it is dropped with the rest, and
+        the application sees that the client has left.
         """
-        if self._too_long is not None:
+        if self._unread is not None:
             return {"type": "http.disconnect"}
-        message = await (self._receive if self._end is None else self._end.receive)()
-        self._size += len(message.get("body", b""))
         if not self._is_matched and "endpoint" in self._scope:
             self._is_matched, self._policy = True, self._policy_of_route()
-        policy = self._policy
-        if policy is None or self._size <= policy.body_limit:
+        receive, policy = (self._receive if self._end is None else self._end.receive), self._policy
+        if policy is None or self._is_read:
+            message = await receive()
+            self._size += len(message.get("body", b""))
             return message
-        self._too_long = policy
+        if not self._size:  # before its first piece it costs nothing
+            return await self._limited(policy, receive)
+        if self._until is None:
+            self._until = asyncio.get_running_loop().time() + policy.body_seconds
+        try:
+            async with asyncio.timeout_at(self._until):
+                return await self._limited(policy, receive)
+        except TimeoutError:
+            self._unread = self._unread or (policy, TIMED_OUT)
+            return {"type": "http.disconnect"}
+
+    async def _limited(self, policy: Policy, receive: Receive) -> Message:
+        """A piece of the body; http.disconnect: there is too much of it."""
+        message = await receive()
+        self._size += len(message.get("body", b""))
+        self._is_read = not message.get("more_body")
+        if self._size > policy.body_limit:
+            self._unread = policy, too_large(policy.body_limit)
+        elif not self._spooled.grow(self._size):
+            self._unread = policy, NO_ROOM
+        else:
+            return message
         # A client that is answered while it sends would lose its connection, and the response.
         while message.get("more_body") and self._size <= 2 * policy.body_limit:
             message = await self._receive()
@@ -516,14 +588,14 @@ class _RequestGuard:
                 message = with_headers_of(self.refusal, message)
             if self.fields:
                 message = with_fields(self.fields, message)
-        if self._too_long is not None and not self._is_started:
-            await self._refuse(self._too_long)
-        if self._too_long is None:
+        if self._unread is not None and not self._is_started:
+            await self._refuse(*self._unread)
+        if self._unread is None:
             await self._guarded_send(message)
 
-    async def _refuse(self, policy: Policy) -> None:
-        """Refuse a body that is too long, in place of what the application says about it."""
-        refused = refusal_response(policy, too_large(policy.body_limit), by_client=True)
+    async def _refuse(self, policy: Policy, why: InvalidRequest) -> None:
+        """Refuse a body that was not read, in place of what the application says about it."""
+        refused = refusal_response(policy, why, by_client=True)
         await send_response(refused, self._guarded_send)
 
     async def _guarded_send(self, message: Message) -> None:

@@ -35,11 +35,12 @@ with needs("taskiq"):
     from taskiq.kicker import AsyncKicker
     from taskiq_dependencies.dependency import Dependency
 
-from .. import AsyncDibs, Duplicate
-from ._async.jobs import AsyncRun, AsyncUniqueJobs
+from .. import AsyncDibs, Duplicate, LeaseLost
+from ._async.jobs import AsyncResultWait, AsyncRun, AsyncUniqueJobs
 from ._unique import (
     TURN_WITHIN,
     Job,
+    Sending,
     UniqueKey,
     UniqueKeywords,
     UniqueOptions,
@@ -51,9 +52,10 @@ __all__ = ["unique"]
 
 Task = TypeVar("Task", bound="AsyncTaskiqDecoratedTask[..., Any]")
 
-TOKEN, KEY, SENDING = "dibs_token", "dibs_key", "dibs_sending"
+TOKEN, KEY, SENT = "dibs_token", "dibs_key", "dibs_sent"
+SENDING = "dibs_sending"
 """The labels of a message that have the token, the key (arguments that were encoded may give
-another one) and, in a retry, the sending."""
+another one), when it was sent and, in a retry, the sending."""
 CONTEXT = "dibs_context"
 """The parameter by which a worker says what it runs."""
 
@@ -109,22 +111,66 @@ class _UniqueKicker(AsyncKicker[..., Any]):
         """Send the task, as Taskiq does. For a duplicate, return the existing one."""
         key, task_id = self.dibs_jobs.key_of(args, kwargs), self.custom_task_id
         task_id = self.broker.id_generator() if task_id is None else task_id
-        async with AsyncExitStack() as stack:
-            try:
-                queueing = self.dibs_jobs.queueing(key, task_id, _delay(self.labels))
-                sending = await stack.enter_async_context(queueing)
-            except Duplicate as error:
-                answer = self.dibs_jobs.answer(error, args, kwargs, self._existing)
-                return await answer if inspect.isawaitable(answer) else answer
+
+        async def send_claimed(sending: Sending) -> Any:
             # Another one: a kicker can be used for several tasks, and labels may be the task's own.
             labels = {**self.labels, TOKEN: sending.token, KEY: sending.key}
+            if sending.sent_at is not None:
+                labels[SENT] = str(sending.sent_at)
             if sending.delay is not None:
                 labels["delay"] = sending.delay
             kicker = AsyncKicker[..., Any](self.task_name, self.broker, labels, self.return_type)
             return await kicker.with_task_id(task_id).kiq(*args, **kwargs)
 
-    def _existing(self, task_id: str) -> AsyncTaskiqTask[Any]:
-        return AsyncTaskiqTask(task_id, self.broker.result_backend, self.return_type)
+        delay = _delay(self.labels)
+        async with AsyncExitStack() as stack:
+            try:
+                queueing = self.dibs_jobs.queueing(key, task_id, delay)
+                sending = await stack.enter_async_context(queueing)
+            except Duplicate as error:
+                if (outer := self.dibs_jobs.inside(key)) is not None:
+                    outer.send_after(task_id, self.dibs_jobs.in_queue(delay), send_claimed)
+                    return AsyncTaskiqTask(task_id, self.broker.result_backend, self.return_type)
+                answer = self.dibs_jobs.answer(error, args, kwargs, self._existing)
+                return await answer if inspect.isawaitable(answer) else answer
+            return await send_claimed(sending)
+
+    def _existing(self, error: Duplicate) -> AsyncTaskiqTask[Any]:
+        task = _ExistingTask(error.note or "", self.broker.result_backend, self.return_type)
+        task.dibs_waiting = self.dibs_jobs.result_of(error)
+        return task
+
+
+class _ExistingTask(AsyncTaskiqTask[Any]):
+    """An existing task. It is ready if no result can come any more: None, or LeaseLost."""
+
+    dibs_waiting: AsyncResultWait
+
+    async def is_ready(self) -> bool:
+        """As Taskiq's, or nothing will come."""
+        if await super().is_ready():
+            return True
+        try:
+            return await self.dibs_waiting.is_over()
+        except LeaseLost:
+            return True
+
+    async def get_result(  # as Taskiq's
+        self,
+        with_logs: bool = False,  # noqa: FBT001, FBT002
+    ) -> TaskiqResult[Any]:
+        """As Taskiq's; where nothing will come, a result without a value."""
+        error: LeaseLost | None = None
+        if not await super().is_ready():
+            try:
+                is_over = await self.dibs_waiting.is_over()
+            except LeaseLost as lost:
+                is_over, error = True, lost
+            if is_over:
+                return TaskiqResult(
+                    is_err=error is not None, return_value=None, execution_time=0.0, error=error
+                )
+        return await super().get_result(with_logs)
 
 
 def _delay(labels: dict[str, Any]) -> float:
@@ -276,7 +322,10 @@ async def _started(jobs: AsyncUniqueJobs, context: Context) -> AsyncRun:
     labels = message.labels
     attempt = f"{labels.get('_retries', 0)}.{labels.get('X-Taskiq-requeue', 0)}"
     token, sending = labels.get(TOKEN) or None, labels.get(SENDING)
-    job = Job(message.task_id, token, attempt, sent_by=sending, patience=TURN_WITHIN)
+    sent_at = float(labels[SENT]) if SENT in labels else None
+    job = Job(
+        message.task_id, token, attempt, sent_by=sending, patience=TURN_WITHIN, sent_at=sent_at
+    )
     try:
         key = labels.get(KEY) or jobs.key_of(tuple(message.args), message.kwargs)
         return await jobs.start(key, job)

@@ -13,7 +13,15 @@ from http import HTTPStatus
 from typing import IO, Any, Unpack, cast
 
 from .. import Dibs
-from .._http.bodies import PIECE, SHORT, BodyHash, LongBody, declared_length
+from .._http.bodies import (
+    PIECE,
+    SHORT,
+    BodyHash,
+    LongBody,
+    Spool,
+    SpooledSize,
+    declared_length,
+)
 from .._http.policy import (
     GuardKeywords,
     GuardOptions,
@@ -25,6 +33,7 @@ from .._http.policy import (
 from .._http.responses import Response
 from .._http.submission import (
     INCOMPLETE,
+    NO_ROOM,
     InvalidRequest,
     RequestFacts,
     RequestHeaders,
@@ -78,7 +87,8 @@ class DibsMiddleware:
         self, policy: Policy, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
         mark_guarded(environ)
-        body = RequestBody(is_terminated=bool(environ.get("wsgi.input_terminated")))
+        is_terminated = bool(environ.get("wsgi.input_terminated"))
+        body = RequestBody(self._options.spool, is_terminated=is_terminated)
         try:
             submission = self._submission(policy, environ, body)
             assert submission is not None
@@ -136,10 +146,12 @@ def send_response(response: Response, start_response: StartResponse) -> list[byt
 class RequestBody:
     """The body of a request, read to its end before the claim; the application reads `file`."""
 
-    __slots__ = ("_is_terminated", "data", "file", "long", "size")
+    __slots__ = ("_has_no_room", "_is_terminated", "_spooled", "data", "file", "long", "size")
 
-    def __init__(self, *, is_terminated: bool) -> None:
+    def __init__(self, spool: Spool, *, is_terminated: bool) -> None:
         """*is_terminated*: the server ends the input (`wsgi.input_terminated`)."""
+        self._spooled = SpooledSize(spool)
+        self._has_no_room = False
         self._is_terminated = is_terminated
         self.data = b""
         self.size = 0
@@ -153,6 +165,8 @@ class RequestBody:
         self.size = self._copy(source, headers, limit, length)
         if self.size > limit:
             return too_large(limit)
+        if self._has_no_room:
+            return NO_ROOM
         if length is not None and self.size < length:
             return INCOMPLETE
         self.file.seek(0)
@@ -171,7 +185,9 @@ class RequestBody:
             if not piece:
                 break
             size += len(piece)
-            if size <= limit:
+            if not self._spooled.grow(min(size, limit)):
+                self._has_no_room = True
+            elif size <= limit:
                 hashing.add(piece)
                 self.file.write(piece)
         self.long = hashing.result() if SHORT < size <= limit else None
@@ -179,6 +195,7 @@ class RequestBody:
 
     def close(self) -> None:
         """Remove the file."""
+        self._spooled.close()
         self.file.close()
 
 

@@ -45,6 +45,7 @@ def test_a_landmark_is_found_by_its_code() -> None:
         assert by_code(each.place.code) is each.place and len(each.place.code) <= 8
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("each", ALL, ids=lambda each: each.place.name)
 def test_a_landmark_lies_in_its_township(each: Landmark) -> None:
     """The outlines of the townships say so, too: a wrong coordinate is found."""
@@ -91,6 +92,7 @@ def metres(one: Landmark, other: Landmark) -> float:
 # ------------------------------------------------------------------------------------- the names
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("each", ALL, ids=lambda each: each.place.name)
 def test_every_usual_name_finds_it(each: Landmark) -> None:
     """Chinese with 臺 or 台, English, small or capital, with a question around it: for sure, or

@@ -101,11 +101,11 @@ async def test_release_is_true_once(server: Server) -> None:
         before = server.commands()
         assert await lease.release() is False
         assert server.commands() == before
-        assert not lease.lost and lease.remaining == 0.0
+        assert lease.lost and lease.remaining == 0.0
 
 
 async def test_a_released_lease_is_no_longer_held(server: Server) -> None:
-    """After release() and detach(): check() raises, though nothing was lost; extend() is False."""
+    """After release() and detach(): `lost` is true and check() raises; extend() is False."""
     async with AsyncDibs(server.url, budget=5) as dibs:
         for limit in (None, 2):
             released = await dibs.try_hold(f"user:{limit}", ttl=5, limit=limit)
@@ -115,7 +115,7 @@ async def test_a_released_lease_is_no_longer_held(server: Server) -> None:
             await detached.detach(ttl=5)
             for lease in (released, detached):
                 assert await lease.extend(30) is False
-                assert not lease.lost and lease.remaining == 0.0
+                assert lease.lost and lease.remaining == 0.0
                 with pytest.raises(LeaseLost, match="was released or handed over") as caught:
                     lease.check()
                 assert caught.value.state == "released"
@@ -176,7 +176,23 @@ async def test_a_released_lease_is_not_lost_when_its_ttl_is_over(server: Server)
         assert lease is not None
         assert await lease.release()
         await sleep(0.6)
-        assert not lease.lost and await lease.extend(30) is False
+        assert await lease.extend(30) is False
+        with pytest.raises(LeaseLost) as caught:
+            lease.check()
+        assert caught.value.state == "released"
+
+
+async def test_what_outlives_a_block_sees_that_its_lease_is_over(server: Server) -> None:
+    """A task or thread that was started inside: `lost` and check() say the same."""
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        for options in ({}, {"renew": True}, {"limit": 2}):
+            async with dibs.hold("user:1", ttl=30, **options) as lease:
+                lease.check()
+                assert not lease.lost
+            assert lease.lost
+            with pytest.raises(LeaseLost) as caught:
+                lease.check()
+            assert caught.value.state == "released"
 
 
 async def test_peek_tells_who_and_how_long(server: Server) -> None:
@@ -284,7 +300,7 @@ async def test_a_late_block_raises_where_it_is_asked_to(server: Server) -> None:
         assert lease.lost
         async with dibs.hold("user:4", ttl=60, on_late="raise", at_least=0.001) as lease:
             pass
-        assert not lease.lost
+        assert lease.lost
 
 
 async def test_a_late_block_never_masks_what_its_body_raised(server: Server) -> None:

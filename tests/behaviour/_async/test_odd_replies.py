@@ -57,3 +57,20 @@ async def test_the_end_of_a_claim_does_not_loop() -> None:
     with OddServer(lambda _: b"_\r\n") as odd:
         async with AsyncDibs(odd.url, budget=5) as dibs:
             assert await dibs.once("k", window=5, after="replay")(work)() == 1
+
+
+@pytest.mark.parametrize("kind", ["sentinel", "cluster"])
+async def test_nor_does_an_odd_sentinel_or_node_of_a_cluster(kind: str) -> None:
+    """What it says about its masters or slots is not believed either."""
+    with OddServer(lambda _: b"") as odd:
+        address = odd.url.removeprefix("redis://")
+        url = f"redis+{kind}://{address}" + ("/main" if kind == "sentinel" else "")
+        for name, answer in ANSWERS.items():
+            if "moved" in name:  # to a port that does not answer: each hop has its time
+                continue
+            odd.answer = lambda _, answer=answer: answer
+            async with AsyncDibs(url, **options("hold")) as dibs:
+                try:
+                    await VERBS["hold"](dibs)
+                except DibsError:
+                    pass

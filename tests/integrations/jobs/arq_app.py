@@ -9,8 +9,8 @@ from arq import Retry, func
 from arq.connections import RedisSettings
 
 from dibs import AsyncDibs
-from dibs.integrations.arq import unique
-from tests.integrations.jobs.job_control import URL, wait_for_command
+from dibs.integrations.arq import enqueue_job, unique
+from tests.integrations.jobs.job_control import URL, note_page, wait_for_command
 
 LEASE = 5
 
@@ -44,11 +44,20 @@ async def hourly(ctx: dict[str, Any], key: str) -> str:
     return await _steered(ctx, key)
 
 
+@unique(dibs, "pages:{key}", lease=LEASE)
+async def pages(ctx: dict[str, Any], key: str, left: int) -> int:
+    """A job that sends itself: the next page."""
+    await asyncio.to_thread(note_page, key, left)
+    if left:
+        await enqueue_job(ctx["redis"], pages, key, left - 1)
+    return left
+
+
 class WorkerSettings:
     """What the worker runs."""
 
     functions: ClassVar[list[Any]] = [
-        func(each, timeout=60) for each in (work, until_started, alone, hourly)
+        func(each, timeout=60) for each in (work, until_started, alone, hourly, pages)
     ]
     redis_settings = RedisSettings.from_dsn(URL)
     allow_abort_jobs = True

@@ -8,7 +8,7 @@ from celery import Celery
 
 from dibs import Dibs
 from dibs.integrations.celery import unique
-from tests.integrations.jobs.job_control import URL, wait_for_command
+from tests.integrations.jobs.job_control import URL, note_page, wait_for_command
 
 LEASE = 2
 
@@ -98,3 +98,13 @@ def chained(value: str) -> str:
 @app.task
 def plain(key: str) -> str:
     return key
+
+
+@app.task(base=unique(dibs, "pages:{key}", lease=LEASE))
+def pages(key: str, left: int) -> int:
+    """A job that sends itself: the next page."""
+    note_page(key, left)
+    if left:
+        pages.delay(key, left - 1)
+        pages.delay(key, left - 1)  # the same as the first
+    return left

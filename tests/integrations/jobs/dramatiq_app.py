@@ -12,7 +12,7 @@ from dramatiq.results.backends import RedisBackend
 
 from dibs import Dibs
 from dibs.integrations.dramatiq import unique
-from tests.integrations.jobs.job_control import URL, JobFailed, wait_for_command
+from tests.integrations.jobs.job_control import URL, JobFailed, note_page, wait_for_command
 
 LEASE = 2
 
@@ -97,3 +97,19 @@ def impatient(key: str) -> str:
 @dramatiq.actor(store_results=True)
 def plain(key: str) -> str:
     return key
+
+
+@dramatiq.actor(actor_class=unique(dibs, "pages:{key}", lease=LEASE), store_results=True)
+def pages(key: str, left: int) -> int:
+    """A job that sends itself: the next page."""
+    note_page(key, left)
+    if left:
+        pages.send(key, left - 1)
+    return left
+
+
+@dramatiq.actor(actor_class=unique(dibs, "piped:{key}", lease=LEASE), store_results=True)
+def piped(key: str, value: int) -> int:
+    """A part of a pipeline, of which each part has the same key."""
+    note_page(key, value)
+    return value + 1

@@ -48,6 +48,12 @@ def wait_for_command(key: str, job_id: str | None) -> str:
     return command[1]
 
 
+def note_page(key: str, page: int) -> None:
+    """Inside a job: report which page of *key* it has worked on."""
+    with client_of(URL) as client:
+        client.rpush(f"pages:{key}", page)
+
+
 class JobControl:
     """A test's side: waits for jobs to start, and sends them commands."""
 
@@ -68,6 +74,10 @@ class JobControl:
     def runs(self, key: str) -> list[str]:
         """The ids of all runs so far."""
         return self.client.lrange(f"every:{key}", 0, -1)
+
+    def pages(self, key: str) -> list[int]:
+        """The pages of *key* that were worked on, so far."""
+        return [int(each) for each in self.client.lrange(f"pages:{key}", 0, -1)]
 
     def close(self) -> None:
         """Close the connection."""

@@ -8,8 +8,8 @@ from typing import Any
 from rq import Retry, get_current_job
 
 from dibs import Dibs
-from dibs.integrations.rq import unique
-from tests.integrations.jobs.job_control import URL, wait_for_command
+from dibs.integrations.rq import UniqueQueue, unique
+from tests.integrations.jobs.job_control import URL, note_page, wait_for_command
 
 LEASE = 2
 
@@ -75,3 +75,13 @@ def decorated(key: str) -> Any:
 
 def plain(key: str) -> str:
     return key
+
+
+@unique(dibs, "pages:{key}", lease=LEASE)
+def pages(key: str, left: int) -> int:
+    """A job that sends itself: the next page."""
+    note_page(key, left)
+    if left:
+        connection = get_current_job().connection  # type: ignore[union-attr]
+        UniqueQueue("default", connection=connection).enqueue(pages, key, left - 1)
+    return left

@@ -10,7 +10,7 @@ from taskiq_redis import RedisAsyncResultBackend, RedisStreamBroker
 
 from dibs import AsyncDibs
 from dibs.integrations.taskiq import unique
-from tests.integrations.jobs.job_control import URL, JobFailed, wait_for_command
+from tests.integrations.jobs.job_control import URL, JobFailed, note_page, wait_for_command
 
 LEASE = 5
 Here = Annotated[Context, TaskiqDepends()]
@@ -73,3 +73,13 @@ async def impatient(key: str, here: Here) -> str:
 @broker.task
 async def plain(key: str) -> str:
     return key
+
+
+@unique(dibs, "pages:{key}", lease=LEASE)
+@broker.task
+async def pages(key: str, left: int) -> int:
+    """A job that sends itself: the next page."""
+    await asyncio.to_thread(note_page, key, left)
+    if left:
+        await pages.kiq(key, left - 1)
+    return left

@@ -304,3 +304,13 @@ async def doubled(ctx: Any, x: int) -> int:
 
 async def same(ctx: Any, x: int) -> int:
     return x
+
+
+async def test_a_job_of_arq_that_enqueues_itself_runs_again(
+    broker: Server, control: JobControl, key: str, workers: list[Any]
+) -> None:
+    """After its end, with the key that it has kept."""
+    async with opened(broker) as (app, pool):
+        await enqueue_job(pool, app.pages, key, 3)
+        await aeventually(lambda: control.pages(key) == [3, 2, 1, 0])
+        await aeventually(lambda: not control.client.exists(f"unique:pages:{key}"))

@@ -531,3 +531,10 @@ def test_a_group_is_unique_and_chunks_are_a_mistake(
     for wrong in (lambda: jobs.work.chunks([(key,)], 1), lambda: jobs.work.starmap([(key,)])):
         with pytest.raises(UsageError, match="send a group"):
             wrong()
+
+
+def test_a_task_that_sends_itself_runs_again(jobs: Any, control: JobControl, key: str) -> None:
+    """After its end, with the key that it has kept; what it sends twice is one task."""
+    assert ended(jobs.pages.delay(key, 3)) == 3
+    eventually(lambda: control.pages(key) == [3, 2, 1, 0], within=60)
+    eventually(lambda: not control.client.exists(f"unique:pages:{key}"))

@@ -340,3 +340,21 @@ def test_the_messages_of_a_group_are_unique(jobs: Any, control: JobControl, key:
     assert [*running.get_results(block=True, timeout=30_000)] == [key, None, key]
     eventually(lambda: not control.client.exists(f"unique:work:{key}"))
     assert control.runs(key) == [parts[0].message_id]
+
+
+def test_an_actor_that_sends_itself_runs_again(jobs: Any, control: JobControl, key: str) -> None:
+    """After its end, with the key that it has kept."""
+    jobs.pages.send(key, 3)
+    eventually(lambda: control.pages(key) == [3, 2, 1, 0], within=60)
+    eventually(lambda: not control.client.exists(f"unique:pages:{key}"))
+
+
+def test_each_message_of_a_pipeline_with_one_key_is_processed(
+    jobs: Any, control: JobControl, key: str
+) -> None:
+    """As in a chain of Celery: the key goes from one to the next."""
+    steps = [jobs.piped.message(key, 1), jobs.piped.message(key), jobs.piped.message(key)]
+    line = dramatiq.pipeline(steps).run()
+    assert line.get_result(block=True, timeout=60_000) == 4
+    assert control.pages(key) == [1, 2, 3]
+    eventually(lambda: not control.client.exists(f"unique:piped:{key}"))

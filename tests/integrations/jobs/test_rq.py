@@ -378,3 +378,12 @@ def answer(x: int) -> int:
 def connection_url(connection: Any) -> str:
     options = connection.connection_pool.connection_kwargs
     return f"redis://{options['host']}:{options['port']}"
+
+
+def test_a_job_that_enqueues_itself_runs_again(
+    jobs: Any, queue: UniqueQueue, control: JobControl, key: str
+) -> None:
+    """After its end, with the key that it has kept."""
+    queue.enqueue(jobs.pages, key, 3)
+    eventually(lambda: control.pages(key) == [3, 2, 1, 0], within=90)
+    eventually(lambda: not control.client.exists(f"unique:pages:{key}"))

@@ -356,3 +356,13 @@ async def test_mistakes_and_outages_are_told_by_kiq(broker: Server) -> None:
 
 async def same(x: int) -> int:
     return x
+
+
+async def test_a_task_of_taskiq_that_sends_itself_runs_again(
+    broker: Server, control: JobControl, key: str, workers: list[Any]
+) -> None:
+    """After its end, with the key that it has kept."""
+    async with opened(broker) as app:
+        await app.pages.kiq(key, 3)
+        await aeventually(lambda: control.pages(key) == [3, 2, 1, 0])
+        await aeventually(lambda: not control.client.exists(f"unique:pages:{key}"))

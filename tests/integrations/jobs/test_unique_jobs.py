@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -629,3 +630,134 @@ asyncio.run(main())
         lines = "".join(client.lrange("arq-log", 0, -1))
     assert "report(7" in lines
     assert "claim:" not in lines
+
+
+# ---- jobs that send jobs with their own key
+
+
+def sends(jobs: UniqueJobs, job_id: str, found: list[Any]) -> str | None:
+    """As an integration does; what is sent goes to *found*. The id of an existing job, or None."""
+    try:
+        with jobs.queueing(KEY, job_id) as sending:
+            found.append(sending)
+    except Duplicate as error:
+        if (outer := jobs.inside(KEY)) is None:
+            return error.note
+        outer.send_after(job_id, 100, found.append)
+    return None
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_job_sends_with_its_own_key_comes_after_it(own_server: Server, fails: bool) -> None:
+    """With its claim, so that nothing gets between; a second one of them is the first."""
+    found: list[Any] = []
+    with Dibs(own_server.url, budget=5) as dibs, Dibs(own_server.url, budget=5) as other:
+        jobs, job = jobs_of(dibs), Job("a", None, 0)
+        with suppress(ZeroDivisionError), jobs.start(KEY, job):
+            assert [sends(jobs, "b", found), sends(jobs, "c", found)] == [None, "b"]
+            assert not found
+            if fails:
+                raise ZeroDivisionError
+        assert len(found) == 1 and 90 < remaining(own_server) <= 100
+        assert sends(jobs_of(other), "d", []) == "b"
+        with jobs_of(other).start(KEY, Job("b", found[0].token, 0)):
+            assert sends(jobs, "d", []) == "b"
+        assert not own_server.client().exists(KEY)
+
+
+def test_what_a_job_sends_is_left_out_if_it_is_tried_again(
+    own_server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The retry has the key, and sends again; the log says so."""
+    caplog.set_level(logging.INFO, "dibs")
+    found: list[Any] = []
+    with Dibs(own_server.url, budget=5) as dibs:
+        jobs = jobs_of(dibs)
+        with jobs.start(KEY, Job("a", None, 0)) as run:
+            sends(jobs, "b", found)
+            token = run.hand_on()
+        assert not found and "job b is not sent" in caplog.text
+        with jobs.start(KEY, Job("a", token, 1)):
+            pass
+
+
+def test_what_cannot_be_sent_after_a_job_is_an_error(own_server: Server) -> None:
+    """Of the job that has sent it; its key is free."""
+
+    def fail(_: object) -> None:
+        raise OSError("the broker is down")
+
+    with Dibs(own_server.url, budget=5) as dibs:
+        jobs = jobs_of(dibs)
+        with pytest.raises(OSError, match="broker"), jobs.start(KEY, Job("a", None, 0)) as run:
+            run.send_after("b", 100, fail)
+        assert not own_server.client().exists(KEY)
+
+
+def test_only_a_job_with_the_same_key_comes_after(own_server: Server) -> None:
+    """And only with until="end"; a job in another thread is no part of the run."""
+    with Dibs(own_server.url, budget=5) as dibs:
+        hourly = jobs_of(dibs, until=60)
+        with hourly.start(KEY, Job("a", None, 0)):
+            assert hourly.inside(KEY) is None
+        jobs = jobs_of(dibs, "another")
+        with jobs.start("report:2", Job("b", None, 0)) as run:
+            assert jobs.inside("report:2") is run and jobs.inside("report:3") is None
+            with jobs.start("report:3", Job("c", None, 0)) as inner:
+                assert jobs.inside("report:2") is run and jobs.inside("report:3") is inner
+            assert jobs.inside("report:2") is run
+            with ThreadPoolExecutor(1) as threads:
+                assert threads.submit(jobs.inside, "report:2").result() is None
+        assert jobs.inside("report:2") is None
+
+
+def test_every_job_that_is_not_sent_is_in_the_log(
+    own_server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And an event."""
+    caplog.set_level(logging.INFO, "dibs")
+    events: list[Event] = []
+    with Dibs(own_server.url, budget=5, listeners=[events.append]) as dibs:
+        jobs = jobs_of(dibs)
+        sends(jobs, "a", [])
+        sends(jobs, "b", [])
+    assert "report:{account}: job b is not sent: job a exists" in caplog.text
+    assert [each.kind for each in events if each.kind == "duplicate"] == ["duplicate"]
+
+
+# ---- messages that are delivered after another run
+
+
+def test_a_message_that_was_sent_before_a_run_is_a_duplicate_of_it(own_server: Server) -> None:
+    """The worker of the first was killed, and its message comes when another one has ended."""
+    with Dibs(own_server.url, budget=5) as dibs:
+        jobs, found = jobs_of(dibs, lease=0.2), []
+        sends(jobs, "a", found)
+        own_server.client().delete(KEY)  # the lease of its run has ended
+        first = found.pop()
+        begun = time.monotonic()
+        eventually(lambda: time.monotonic() > begun + 0.2)
+        sends(jobs, "b", found)
+        with jobs.start(KEY, Job("b", found[0].token, 0, sent_at=found[0].sent_at)):
+            pass
+        with pytest.raises(Duplicate) as caught:
+            jobs.start(KEY, Job("a", first.token, 0, sent_at=first.sent_at))
+        assert (caught.value.note, caught.value.state) == ("b", "done")
+        assert not own_server.client().exists(KEY)
+        sends(jobs, "c", found)  # what is sent afterwards runs
+        with jobs.start(KEY, Job("c", found[1].token, 0, sent_at=found[1].sent_at)):
+            pass
+
+
+def test_a_run_that_failed_has_not_done_the_work_of_another(own_server: Server) -> None:
+    """Nor has one of a job that is to run for each request."""
+    with Dibs(own_server.url, budget=5) as dibs:
+        for until in ("end", "start"):
+            jobs = jobs_of(dibs, until=until, lease=0.2)
+            early = 1.0
+            with suppress(ZeroDivisionError), jobs.start(KEY, Job("b", None, 0)):
+                if until == "end":
+                    raise ZeroDivisionError
+            with jobs.start(KEY, Job("a", None, 0, sent_at=early)):
+                pass
+            own_server.client().flushall()

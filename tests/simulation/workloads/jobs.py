@@ -9,7 +9,7 @@ from dibs import AsyncDibs, Duplicate, LeaseLost, Unavailable
 from dibs._core.jobs import HEARTBEAT
 from dibs.events import Event
 from dibs.integrations._async.jobs import AsyncRun, AsyncUniqueJobs
-from dibs.integrations._unique import RUN_NAME, Job, UniqueKey, UniqueOptions, is_turn
+from dibs.integrations._unique import RUN_NAME, Job, Sending, UniqueKey, UniqueOptions, is_turn
 
 from ..faults import LATE, SECONDS, USUAL
 from ..system import BEGIN, CLOCK, Process
@@ -34,6 +34,7 @@ class Message(NamedTuple):
     token: str | None
     attempt: int = 0
     sending: str | None = None
+    sent_at: float | None = None
 
 
 class Broker:
@@ -170,12 +171,17 @@ class Jobs(Workload):
             job_id = f"{process.name}-{id_of(random)}-{number}"
             try:
                 async with jobs.queueing(key, job_id) as sending:
-                    self.broker.send(Message(sending.key, job_id, sending.token))
-                    self.sent[job_id], self.keys[job_id] = CLOCK.now, sending.key
+                    self._send(job_id, sending)
                 self.world.counts["queued"] += 1
             except (Duplicate, Unavailable, LeaseLost) as error:
                 self.world.counts[f"not queued: {type(error).__name__}"] += 1
                 self._refused(error)
+
+    def _send(self, job_id: str, sending: Sending) -> None:
+        """Job *job_id* is accepted."""
+        message = Message(sending.key, job_id, sending.token, sent_at=sending.sent_at)
+        self.broker.send(message)
+        self.sent[job_id], self.keys[job_id] = CLOCK.now, sending.key
 
     def _refused(self, error: Exception) -> None:
         """A producer was told that there is such a job."""
@@ -187,7 +193,10 @@ class Jobs(Workload):
     ) -> None:
         if random.random() < self.repeats:
             self.broker.send(message, random.random())
-        job = Job(message.job_id, message.token, message.attempt, sent_by=message.sending)
+        job = Job(
+            message.job_id, message.token, message.attempt, sent_by=message.sending,
+            sent_at=message.sent_at,
+        )  # fmt: skip
         try:
             run = await jobs.start(message.key, job)
         except Duplicate as error:
@@ -219,6 +228,7 @@ class Jobs(Workload):
                 try:
                     await asyncio.sleep(random.choice((0.01, 0.3, 1.2)))
                     fails = random.random() < self.failures and message.attempt < _MOST_ATTEMPTS
+                    await self._works(run, random)
                 finally:
                     execution.is_running = False
                 if fails:
@@ -235,6 +245,9 @@ class Jobs(Workload):
         finally:
             self.current.pop(asyncio.current_task())
             self.world.counts["recorded" if execution.is_done else "not recorded"] += 1
+
+    async def _works(self, run: AsyncRun, random: Random) -> None:
+        """What else a job does."""
 
     def _begins(self, execution: Execution) -> None:
         """No other job of the key runs, and this delivery has not been done."""
@@ -311,10 +324,59 @@ class FetchedJobs(Jobs):
         worker, _ = known
         self.world.counts["refused for a dead worker"] += 1
         died = self.killed.setdefault(worker, CLOCK.now)
-        faults = [each.at + 2 * each.length for each in self.world.plan.faults]
-        calm = max([died, *[BEGIN + each for each in faults]]) + 2 * self.unique.lease
-        if CLOCK.now > calm + 3.0:
+        if CLOCK.now > max(died, self._last_fault) + 2 * self.unique.lease + 3.0:
             self.world.violate(f"{error.note} has been with a dead worker since {died - BEGIN:.1f}")
+
+    @property
+    def _last_fault(self) -> float:
+        """When it is over."""
+        faults = [each.at + 2 * each.length for each in self.world.plan.faults]
+        return BEGIN + max(faults, default=0.0)
+
+
+class SendingJobs(FetchedJobs):
+    """A job sends another one with its own key, which comes after it."""
+
+    name = "sending"
+
+    def options(self) -> UniqueOptions:
+        lease = self.random.choice((1.0, 2.0))
+        return UniqueOptions(until="end", lease=lease, queued=60, on_outage="closed")
+
+    async def _works(self, run: AsyncRun, random: Random) -> None:
+        if random.random() < 0.5 or CLOCK.now > _END - SECONDS:
+            return
+        jobs = AsyncUniqueJobs(run._dibs, UniqueKey("job:{number}", _work, self.unique))
+        job_id = f"from-{run.job_id[-9:]}-{id_of(random)}"
+
+        async def send(sending: Sending) -> None:
+            self._send(job_id, sending)
+            self.world.counts["sent by a job"] += 1
+
+        try:
+            async with jobs.queueing(run.key, job_id) as sending:
+                self._send(job_id, sending)
+        except Duplicate:
+            if (outer := jobs.inside(run.key)) is not None:
+                outer.send_after(job_id, 60, send)
+        except (Unavailable, LeaseLost):
+            pass
+
+    def _begins(self, execution: Execution) -> None:
+        """Nor has a run that has completed seen what this message was sent for."""
+        message = execution.message
+        for other in self.executions:
+            if other.message.key != message.key or not other.run.is_noted or not message.sent_at:
+                continue
+            began_at, is_calm = other.run._began_at or 0.0, CLOCK.now > self._last_fault + 3.0
+            is_covered = began_at > message.sent_at + self.unique.lease / 2 + 0.3
+            is_other = other.message.job_id != message.job_id
+            if is_covered and is_calm and is_other and not self.world.has_lost(other.began_at):
+                self.world.violate(f"{message.job_id} runs after {other.message.job_id}")
+        super()._begins(execution)
+
+
+async def _work(number: int) -> None: ...
 
 
 class AloneJobs(Jobs):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .api import create_api
     from .blocking import BlockingLine
     from .contents import Content
+    from .hosts import KnownHosts
     from .local import LocalLine, served
     from .panel import ChatPanel
     from .platform import Platform
@@ -21,6 +22,7 @@ __all__ = [
     "BlockingLine",
     "ChatPanel",
     "Content",
+    "KnownHosts",
     "LocalLine",
     "Platform",
     "Source",
@@ -33,6 +35,7 @@ _HOMES = {
     "BlockingLine": "blocking",
     "ChatPanel": "panel",
     "Content": "contents",
+    "KnownHosts": "hosts",
     "LocalLine": "local",
     "Platform": "platform",
     "Source": "sources",

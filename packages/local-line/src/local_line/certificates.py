@@ -13,7 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-HOSTS = ("api.line.me", "api-data.line.me", "access.line.me")
+from .hosts import HOSTS
+
 _OF_NODE = "NODE_EXTRA_CA_CERTS"
 _OF_CLIENTS = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _BLOCK = re.compile(f"{ssl.PEM_HEADER}.*?{ssl.PEM_FOOTER}", re.DOTALL)

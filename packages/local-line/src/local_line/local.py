@@ -15,6 +15,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 import uvicorn
 from starlette.types import ASGIApp
 
+from .hosts import KnownHosts
 from .panel import ChatPanel
 from .platform import Platform
 from .routes import create_page
@@ -77,7 +78,7 @@ class LocalLine(Platform):
             if file is not None:
                 await serving.enter_async_context(kept(self, file))
             serving.push_async_exit(super().__aexit__)
-            app = create_page(panel)
+            app = KnownHosts(create_page(panel), {host})
             url = await serving.enter_async_context(served(app, host=host, port=port))
             if file is not None:
                 file.write(snapshot(self))

@@ -14,7 +14,8 @@ from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 from . import processes
-from .certificates import HOSTS, issue
+from .certificates import issue
+from .hosts import HOSTS
 from .local import LocalLine
 from .proxy import Ports, proxied
 

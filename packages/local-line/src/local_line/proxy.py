@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from .certificates import HOSTS
+from .hosts import HOSTS
 
 _HEAD = 64 * 1024
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

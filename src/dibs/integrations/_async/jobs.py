@@ -22,25 +22,35 @@ which a retry takes along. One that does not get it waits: its message is sent o
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextvars import ContextVar
+from math import inf
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from ..._interface import (
+    UNGUARDED_TOKEN,
     KeyInfo,
+    ResultWatch,
+    Standing,
     claiming,
+    covers,
     fetched_by,
     inspector,
     job_keys,
     lend,
     refusal_in,
     row_of,
+    standing_of,
     transactions,
 )
 from ...errors import Duplicate, LeaseLost, Unavailable, UsageError
 from .._unique import (
     ALONE,
     LOOK_AFTER,
+    LOOK_EVERY,
     RUN_NAME,
     STARTED,
     Job,
@@ -56,10 +66,12 @@ from .._unique import (
     is_taken,
     is_turn,
     is_waiting,
+    log_dropped_send,
     log_loss,
     log_refusal,
     log_replay,
     log_taken,
+    log_unsent,
     replaceable,
     replaced_by_token,
     turn_after,
@@ -106,8 +118,31 @@ class AsyncUniqueJobs:
             return
         slot, taking = await self._free(key, job_id, can_run)
         async with taking as claim:
-            yield Sending(lend(claim), slot)
+            yield Sending(lend(claim), slot, None, await self._clock())
             await claim.detach(ttl=self._key.options.in_queue(delay))
+
+    async def _clock(self) -> float | None:
+        """The server's time, where it is of use."""
+        return await job_keys(self._dibs).clock() if self._key.options.covers_earlier else None
+
+    def inside(self, key: str) -> "AsyncRun | None":
+        """The run that sends a job with its own *key*, which can come after it; None: another one.
+
+        The job is sent at the end of that run: see `send_after`.
+        """
+        run = self._outer(key)
+        return run if run is not None and self._is_until_end and run.can_pass_on else None
+
+    def _outer(self, key: str) -> "AsyncRun | None":
+        """The run with *key* in which this code is."""
+        run, keys = _innermost(), self._key.slots(key)
+        while run is not None and not run.is_of(self._dibs, keys):
+            run = run.outer
+        return run
+
+    @property
+    def _is_until_end(self) -> bool:
+        return self._key.options.is_over_at_end and not self._key.options.is_over_at_start
 
     @asynccontextmanager
     async def _replacing(self, key: str, job_id: str, delay: float) -> AsyncGenerator[Sending]:
@@ -180,6 +215,11 @@ class AsyncUniqueJobs:
             else:
                 return slot, taking
         assert refusal is not None
+        if self.inside(key) is None:
+            log_unsent(self._key.name, job_id, refusal)
+        outer = self._outer(key)
+        if outer is not None and outer.following is not None:  # it was sent from there before
+            refusal.note = outer.following
         raise refusal
 
     async def _is_over(
@@ -230,6 +270,12 @@ class AsyncUniqueJobs:
         except (Unavailable, UsageError):
             return False
 
+    def result_of(self, error: Duplicate) -> "AsyncResultWait":
+        """Tells whether the result of the job in *error* may come."""
+        options = self._key.options
+        ended_for = max(options.window - error.retry_after, 0.0) if error.state == "done" else 0.0
+        return AsyncResultWait(self._dibs, error, options.lease, ended_for)
+
     async def start(self, key: str, job: Job) -> "AsyncRun":
         """Claim a run of *job*. Duplicate: another such job exists, or this one runs or ran."""
         try:
@@ -251,6 +297,7 @@ class AsyncUniqueJobs:
         return await self._start_with(last, job)
 
     async def _start_with(self, key: str, job: Job) -> "AsyncRun":
+        began_at = await self._clock()  # before the claims, which may be lost while it is asked
         async with AsyncExitStack() as record, AsyncExitStack() as stack:
             request = self._key.run_request(job)
             delivery: AsyncClaim | None = None
@@ -269,7 +316,11 @@ class AsyncUniqueJobs:
                 raise Duplicate(job.run_key, 0.0, "running", None, RUN_NAME)
             claim = turn or claim
             ends = (record.pop_all(), stack.pop_all())
-            return AsyncRun(job, key, self._key, self._within, claim, delivery, *ends)
+            run = AsyncRun(
+                self._dibs, job, key, self._key, self._within, claim, delivery, began_at, *ends
+            )
+            run.enter()
+            return run
         raise AssertionError("an AsyncExitStack suppresses nothing by itself")
 
     async def _turn(self, stack: AsyncExitStack, key: str, job: Job) -> "AsyncClaim | None":
@@ -297,10 +348,25 @@ class AsyncUniqueJobs:
                 if request.token is not None:
                     await self._check_replaced(key, job)
             else:
+                if request.token is None:
+                    await self._check_last_run(key, job)
                 if claim.note != job.id:  # it replaces the job that has claimed the key
                     await claim.set_note(job.id)
                 return claim
-        return await stack.enter_async_context(claiming(self._dibs, last))
+        claim = await stack.enter_async_context(claiming(self._dibs, last))
+        await self._check_last_run(key, job)
+        return claim
+
+    async def _check_last_run(self, key: str, job: Job) -> None:
+        """Duplicate: the claim of *job* was lost, and another run has done its work since."""
+        if job.sent_at is None or not self._key.options.covers_earlier:
+            return
+        try:
+            last = await job_keys(self._dibs).last_run(key)
+        except (Unavailable, UsageError):
+            return
+        if last is not None and covers(last, job.id, job.sent_at, self._key.options.lease):
+            raise Duplicate(key, 0.0, "done", None, self._key.name, last.job_id)
 
     async def _check_replaced(self, key: str, job: Job) -> None:
         """Duplicate: another job was sent in place of *job*, and may have ended.
@@ -355,25 +421,75 @@ class AsyncUniqueJobs:
             return False
 
 
+class AsyncResultWait:
+    """Whether the result of a job that exists may still come."""
+
+    def __init__(self, dibs: "AsyncDibs", error: Duplicate, lease: float, ended_for: float) -> None:
+        self._dibs = dibs
+        self._error = error
+        self._lease = lease
+        self._watch = ResultWatch(lease, ended_for)
+        self._since = monotonic()
+        self._looked_at = -inf
+        self._verdict = "wait"
+
+    async def is_over(self) -> bool:
+        """True: no result will come. LeaseLost: the job was lost, or failed without a result.
+
+        Redis is asked once in a second; what it does not answer changes nothing.
+        """
+        now = monotonic()
+        if self._verdict == "wait" and now - self._looked_at >= LOOK_EVERY:
+            self._looked_at = now
+            with suppress(Unavailable, UsageError):
+                self._verdict = self._watch.look(now - self._since, await self._standing())
+        if self._verdict == "gone":
+            raise LeaseLost(self._error.key, None, self._error.name)
+        return self._verdict == "done"
+
+    async def _standing(self) -> Standing:
+        key, job_id = self._error.key, self._error.note or ""
+        entry = await inspector(self._dibs).entry(key)
+        last = None if entry and entry.note == job_id else await job_keys(self._dibs).last_run(key)
+        return standing_of(entry, last, job_id, self._lease)
+
+
+_INSIDE: "ContextVar[ref[AsyncRun] | None]" = ContextVar("dibs_run", default=None)
+"""The run in which this code is."""
+
+
+def _innermost() -> "AsyncRun | None":
+    entered = _INSIDE.get()
+    return None if entered is None else entered()
+
+
 class AsyncRun:
     """A job that runs here; the end of the block ends its claims."""
 
     def __init__(
         self,
+        dibs: "AsyncDibs",
         job: Job,
         slot: str,
         key: UniqueKey,
         within: "AsyncWithin | None",
         claim: "AsyncClaim | None",
         delivery: "AsyncClaim | None",
+        began_at: float | None,
         record: AsyncExitStack,
         claims: AsyncExitStack,
     ) -> None:
+        self.outer: AsyncRun | None = None
+        """The run that this one is in: frameworks can run jobs eagerly."""
+        self.sent_at = job.sent_at
+        """What the message of its next run has to bring along, too."""
         self.job_id = job.id
         self.sending = job.sending
         """What the message of its next run has to bring along."""
         self.key = slot
         """The key that it has, for that message too."""
+        self._dibs = dibs
+        self._began_at = began_at
         self._job = job
         self._key = key
         self._within = within
@@ -383,8 +499,57 @@ class AsyncRun:
         self._record = record
         self._claims = claims
         self._is_lent = False
+        self._passed_for: float | None = None
+        """For how long the key is kept for the job after this one; None: there is none."""
         self._kept: float | None = None
         """For how long the key is kept for the next run of this job; None: there is none."""
+        self.following: str | None = None
+        """The id of the job that gets the key after this one."""
+        self._send: tuple[Callable[[Sending], Awaitable[Any]], float] | None = None
+        """What sends that job at the end of this one, and how long its key is kept then."""
+        self.is_noted = False
+        """It has completed, and that is known to messages that come late."""
+
+    # ---- jobs that are sent from inside of it
+
+    def enter(self) -> None:
+        """From now on, what this code sends with the same key comes after this run."""
+        self.outer = _innermost()
+        _INSIDE.set(ref(self))
+
+    def is_of(self, dibs: "AsyncDibs", keys: list[str]) -> bool:
+        """Whether it has one of *keys* of *dibs*."""
+        return self._dibs is dibs and self.key in keys
+
+    @property
+    def can_pass_on(self) -> bool:
+        """Whether it can give its key to another job at its end."""
+        claim, options = self._claim, self._key.options
+        if claim is None or options.is_over_at_start or not options.is_over_at_end:
+            return False
+        if self.following is not None or self._is_lent:
+            return False
+        return claim.is_open and claim.guarded and not claim.lost
+
+    def send_after(
+        self, job_id: str, kept: float, send: Callable[[Sending], Awaitable[Any]]
+    ) -> None:
+        """Call *send* for job *job_id* at the end of this run, with its key.
+
+        *kept*: for how many seconds the key is kept then. If this job is tried again, nothing is
+        sent: it may do so itself then.
+        """
+        self.following, self._send = job_id, (send, kept)
+
+    def pass_on(self, job_id: str, kept: float) -> str | None:
+        """The token of the key for job *job_id*, which is being sent: the work here is done.
+
+        None: the key cannot be given.
+        """
+        if self._claim is None or not self.can_pass_on:
+            return None
+        self.following, self._is_lent, self._passed_for = job_id, True, kept
+        return lend(self._claim)
 
     async def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Return what *function* returns.
@@ -428,8 +593,9 @@ class AsyncRun:
         return f"{STARTED}:{token}" if options.alone else token
 
     def take_back(self) -> None:
-        """The next run could not be sent: this one ends as if there were none."""
-        self._kept, self._is_lent = None, False
+        """What comes after it could not be sent: this one ends as if there were nothing."""
+        self._kept, self._is_lent, self.following, self._send = None, False, None, None
+        self._passed_for = None
 
     async def __aenter__(self) -> "AsyncRun":
         return self
@@ -440,17 +606,63 @@ class AsyncRun:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self is _innermost():
+            _INSIDE.set(None if self.outer is None else ref(self.outer))
         if self.lost and self._within is None:
             log_loss(self._key.name, self.job_id)
         if self._within is not None and self._kept is None and self._delivery is not None:
             self._delivery.release()  # the record in the database answers other deliveries
         if self._kept is not None:
             kind = error = traceback = None
-        # First that it ran: if its worker is killed now, a second delivery does not run, and the
-        # key is free after one lease.
+        # First what it has sent, then that it ran: if its worker is killed between the two, a
+        # second delivery does not run, and the key is free after one lease.
         try:
+            await self._send_following()
+            if kind is None and self._kept is None:
+                await self._note_end()
             await self._record.__aexit__(kind, error, traceback)
         finally:
-            if self._kept is not None and self._claim is not None and self._is_lent:
-                await self._claim.detach(ttl=self._kept)
+            await self._give_key()
+            if self._passed_for is not None:  # the key is not freed, however this one ended
+                kind = error = traceback = None
             await self._claims.__aexit__(kind, error, traceback)
+
+    async def _send_following(self) -> None:
+        """Send the job that comes after this one."""
+        if self._send is None or self.following is None:
+            return
+        (send, kept), job_id, self._send, self.following = self._send, self.following, None, None
+        if self._kept is not None:
+            log_dropped_send(self._key.name, job_id)
+            return
+        keys = job_keys(self._dibs)
+        token = self.pass_on(job_id, kept)
+        try:
+            # With no claim, it claims its key where it runs, as what was sent in an outage.
+            await send(Sending(token or UNGUARDED_TOKEN, self.key, None, await keys.clock()))
+        except BaseException:
+            self.take_back()
+            raise
+
+    async def _note_end(self) -> None:
+        """Note for messages that were sent before it began, and are delivered late."""
+        claim, began_at = self._claim, self._began_at
+        if claim is None or began_at is None or claim.replayed or not claim.guarded:
+            return
+        if claim.lost and not self._is_lent:
+            return
+        kept = self._key.options.in_queue(0.0)
+        try:
+            keys = job_keys(self._dibs)
+            self.is_noted = await keys.note_end(self.key, self.job_id, began_at, kept)
+        except (Unavailable, UsageError):
+            pass
+
+    async def _give_key(self) -> None:
+        """Keep the key for what comes after this run."""
+        kept, claim = self._kept or self._passed_for, self._claim
+        if claim is None or kept is None or not self._is_lent:
+            return
+        if self._kept is None and self.following is not None:
+            await claim.set_note(self.following)
+        await claim.detach(ttl=kept)

@@ -52,6 +52,7 @@ from ...errors import Unavailable, UsageError
 from .._async import claims as async_claims
 from .._django_claims import OwnedClaim, own, record_stream
 from .._django_requests import (
+    asubmission_for,
     auser_of,
     imported,
     is_unguarded,
@@ -333,7 +334,7 @@ async def _arun(
 ) -> HttpResponseBase:
     if is_unguarded(policy, request):
         return await work()
-    submission = submission_for(policy, name, request, await auser_of(request))
+    submission = await asubmission_for(policy, name, request, await auser_of(request))
     mark_guarded(marks_of(request))
     if not isinstance(plain_request(request), ASGIRequest):
         return await _arun_in_threads(policy, name, request, submission, work)

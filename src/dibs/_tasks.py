@@ -214,15 +214,14 @@ _BLOCKED = (
 
 def _look_at_loops() -> None:
     # A function of its own: while the thread sleeps, no name may keep a watch and its client.
-    for watch in list(_watches):
-        watch.look()
+    with contextlib.suppress(RuntimeError):  # the set was changed meanwhile
+        [watch.look() for watch in list(_watches)]
 
 
 def _watch_loops() -> None:
     while _watches:
         sleep_in_thread(_LOOK_EVERY)
-        with contextlib.suppress(RuntimeError):  # the set was changed meanwhile
-            _look_at_loops()
+        _look_at_loops()
 
 
 class Deadlines:

@@ -147,8 +147,6 @@ class LoopWatch:
     started with the first lease that is renewed, and ends when all clients are closed.
     """
 
-    is_enabled: ClassVar[bool] = True
-    """False: in a simulation, where time is not that of threads."""
     _thread: ClassVar[threading.Thread | None] = None
 
     def __init__(self, overdue: Callable[[float], tuple[str, float, float] | None]) -> None:
@@ -167,7 +165,7 @@ class LoopWatch:
         self._loop, self._thread_id = asyncio.get_running_loop(), threading.get_ident()
         _watches.add(self)
         thread = LoopWatch._thread
-        if LoopWatch.is_enabled and (thread is None or not thread.is_alive()):
+        if thread is None or not thread.is_alive():
             with contextlib.suppress(RuntimeError):  # no thread to be had: nothing is reported
                 LoopWatch._thread = start_thread(_watch_loops, "dibs loop watch")
 
@@ -214,14 +212,16 @@ _BLOCKED = (
 )
 
 
+def _look_at_loops() -> None:
+    # A function of its own: while the thread sleeps, no name may keep a watch and its client.
+    with contextlib.suppress(RuntimeError):  # the set was changed meanwhile
+        [watch.look() for watch in list(_watches)]
+
+
 def _watch_loops() -> None:
     while _watches:
         sleep_in_thread(_LOOK_EVERY)
-        try:
-            for watch in list(_watches):
-                watch.look()
-        except RuntimeError:  # the set was changed meanwhile
-            continue
+        _look_at_loops()
 
 
 class Deadlines:

@@ -1,6 +1,8 @@
 """What differs between asyncio and threads, the threads half. `_tasks.py` has the same names."""
 
+import _thread
 import contextlib
+import functools
 import inspect
 import math
 import socket
@@ -96,8 +98,30 @@ class LoopBinding:
 
     __slots__ = ()
 
+    def open(self) -> None:
+        """Do nothing."""
+
     def enter(self) -> None:
         """Do nothing."""
+
+    def start_behind(self, work: Callable[[], object]) -> bool:
+        """Start *work*; called wherever garbage is collected, so nothing is waited for.
+
+        False: the system has no thread for it.
+        """
+        try:
+            start = functools.partial(
+                start_thread, functools.partial(_suppressed, work), "dibs close"
+            )
+            _thread.start_new_thread(_suppressed, (start,))
+        except RuntimeError:
+            return False
+        return True
+
+
+def _suppressed(work: Callable[[], object]) -> None:
+    with contextlib.suppress(Exception):
+        work()
 
 
 class LoopWatch:
@@ -325,8 +349,7 @@ class _BackgroundTask:
 
     def run(self) -> None:
         """Do it."""
-        with contextlib.suppress(Exception):
-            self._work()
+        _suppressed(self._work)
 
 
 class WorkQueue:

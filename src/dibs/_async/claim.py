@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .. import claims
 from .._core.causes import cause_for
@@ -14,9 +14,10 @@ from .._core.options import ClaimOptions
 from .._core.unit import Unit, current, use
 from .._events import EventSink
 from .._system import time
-from .._tasks import monotonic
+from .._tasks import maybe_await, monotonic, must_await
 from ..errors import UsageError
 from .claim_within import AsyncClaimWithin
+from .entered import AsyncEntered
 from .lease import detach_lease, reattach
 from .leases import AsyncLeases
 from .within import AsyncRecording
@@ -52,15 +53,12 @@ from .._core.once import (
     since_in,
 )
 from .._core.options import HoldOptions
-from .._tasks import maybe_await
 from ..errors import Duplicate, LeaseLost, Mismatch
 from .lease import resume
 from .leases import NOT_OURS
 from .records import AsyncRecords, AsyncTableQuery
 from .unit import AsyncEnding, continued, pending, unit_of_claim
 from .within import AsyncWithin, open_writers
-
-V = TypeVar("V")
 
 _log = logging.getLogger("dibs")
 
@@ -138,13 +136,13 @@ class AsyncClaim(Generic[R]):
         """Whether it is running."""
         return self._lease is not None and not self._lease.is_over
 
-    def complete(self, value: V) -> V:
+    def complete(self, value: R) -> R:
         """Set the result and return *value*; it is stored at the end of the block."""
         if self.replayed:
             raise UsageError("this claim is a replay: its result is already known")
         if self._lease is not None and self._lease.is_detached:
             raise UsageError("this claim was detached: complete it where it is continued")
-        self.result = cast("R", value)
+        self.result = value
         self._released = False
         return value
 
@@ -152,7 +150,7 @@ class AsyncClaim(Generic[R]):
         """Leave nothing behind at the end of the block: the next submission is processed."""
         self._released = True
 
-    async def finish(self) -> bool:
+    def finish(self) -> Coroutine[Any, Any, bool]:
         """End it now, as the end of the block would.
 
         Returns:
@@ -161,7 +159,7 @@ class AsyncClaim(Generic[R]):
         Raises:
             UsageError: The result cannot be stored; duplicates are refused all the same.
         """
-        return await self.end("returned")
+        return must_await(self.end("returned"))
 
     async def fail(self) -> bool:
         """End it now, as an exception would.
@@ -544,10 +542,13 @@ async def _wait(leases: AsyncLeases, submission: ClaimCall, running: Duplicate) 
     return Duplicate(call.text, outcome.remaining, "running", *details)
 
 
-class AsyncClaiming(Generic[R]):
+class AsyncClaiming(AsyncEntered, Generic[R]):
     """`async with dibs.claim(…) as claim:`; taken at the top, ended at the end."""
 
     __slots__ = ("_claim", "_given", "_leases", "_submission")
+
+    _verb = "claim"
+    _instead = "; once() decorates"
 
     def __init__(self, leases: AsyncLeases, submission: ClaimCall) -> None:
         self._leases = leases
@@ -555,13 +556,20 @@ class AsyncClaiming(Generic[R]):
         self._given: AsyncClaim[R] | None = None
         """It was taken already, for this block."""
         self._claim: AsyncClaim[R] | None = None
+        self._is_entered = False
+
+    @property
+    def _named(self) -> str:
+        return f"of {self._submission.call.name}"
 
     async def take(self) -> AsyncClaim[R]:
         """Claim before the block begins; raises what entering it raises."""
+        self._is_entered = True
         self._given = claim = await take_claim(self._leases, self._submission)
         return claim
 
     async def __aenter__(self) -> AsyncClaim[R]:
+        self._is_entered = True
         if self._claim is not None:
             raise UsageError(_IN_USE)
         claim = self._given or await self.take()

@@ -12,11 +12,13 @@ from typing import (
     Literal,
     NoReturn,
     ParamSpec,
+    Self,
     TypeVar,
     Unpack,
     overload,
 )
 
+from .. import errors
 from .._core.connection import DEFAULT_BUDGET, Limits
 from .._core.keys import (
     OnBusy,
@@ -98,6 +100,15 @@ class AsyncDibs(AsyncCaching, AsyncCounting):
         on_outage: "open" proceeds unguarded, "closed" raises Unavailable.
         listeners: Callables that are called with every `Event`.
     """
+
+    # As drivers of databases have them: a client called `dibs` hides the module of that name.
+    Busy = errors.Busy
+    DibsError = errors.DibsError
+    Duplicate = errors.Duplicate
+    LeaseLost = errors.LeaseLost
+    Mismatch = errors.Mismatch
+    Unavailable = errors.Unavailable
+    UsageError = errors.UsageError
 
     def __init__(
         self,
@@ -566,7 +577,7 @@ class AsyncDibs(AsyncCaching, AsyncCounting):
         self._leases.waiters.wake_all()
         await self._store.leave()
 
-    async def __aenter__(self) -> "AsyncDibs":
+    async def __aenter__(self) -> Self:
         if self._store.is_closed:
             raise UsageError(CLOSED)
         return self

@@ -9,6 +9,7 @@ from .._core.lease import GuardedBody, HoldCall, Holding, LeaseState
 from .._core.options import HoldOptions
 from .._tasks import monotonic, sleep
 from ..errors import Unavailable, UsageError
+from .entered import AsyncEntered
 from .lease import AsyncHold, AsyncLease, busy_error
 from .leases import AsyncLeases
 
@@ -23,8 +24,10 @@ def leader_name(key: str) -> str:
     return public_name(key) if ":" in key else key
 
 
-class AsyncLeadership:
+class AsyncLeadership(AsyncEntered):
     """`async with dibs.leader(…) as leader:`; waits until elected, resigns at the end."""
+
+    _verb = "leader"
 
     def __init__(
         self, leases: AsyncLeases, call: HoldCall, options: Callable[[float], HoldOptions]
@@ -33,12 +36,17 @@ class AsyncLeadership:
         self._call = call
         self._options = options
         """Makes the options of a candidate that waits for so many seconds."""
-        self._is_used = False
+        self._is_entered = self._is_used = False
         self._hold: AsyncHold | None = None
         self._state: LeaseState | None = None
         self._is_deposed = False
 
+    @property
+    def _named(self) -> str:
+        return f"of {self._call.name}"
+
     async def __aenter__(self) -> AsyncLease:
+        self._is_entered = True
         if self._is_used:
             raise UsageError("this leader() is already in use; call it for each with block")
         self._is_used, since = True, monotonic()

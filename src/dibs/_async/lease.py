@@ -33,6 +33,7 @@ from .._core.options import HoldOptions
 from .._core.unit import AT_ONCE, Unit, current, use
 from .._tasks import Body, maybe_await, monotonic, must_await
 from ..errors import Busy, DibsError, LeaseLost, Unavailable, UsageError, duration_text
+from .entered import AsyncEntered
 from .leases import NOT_OURS, AsyncLeases
 from .unit import lost_error, release, take, unit_until, wait_for_unit
 
@@ -307,8 +308,8 @@ class AsyncLease:
             False if you no longer held it. The key of another holder is not touched.
         """
         if use.has_begun:
-            return release(self._leases, self._state)
-        return self._leases.end(self._state)
+            return must_await(release(self._leases, self._state))
+        return must_await(self._leases.end(self._state))
 
     async def detach(self, *, ttl: Seconds) -> str:
         """Hand it over to another process, which continues it with `hold(key, token=…)`.
@@ -375,10 +376,13 @@ def busy_error(leases: AsyncLeases, call: HoldCall, holding: Holding) -> Busy:
     )  # fmt: skip
 
 
-class AsyncHold:
+class AsyncHold(AsyncEntered):
     """`async with dibs.hold(…) as lease:`; taken at the top, released at the end."""
 
     __slots__ = ("_body", "_call", "_given", "_lease", "_leases", "_secret", "_state", "_until")
+
+    _verb = "hold"
+    _instead = "; try_hold() returns a lease or None, and exclusive() decorates"
 
     def __init__(
         self,
@@ -399,10 +403,15 @@ class AsyncHold:
         self._state: LeaseState | None = None
         self._body: Body | None = None
         self._lease: AsyncLease | None = None
+        self._is_entered = False
+
+    @property
+    def _named(self) -> str:
+        return f"of {self._call.name}"
 
     async def take(self) -> Holding | None:
         """Take it before the block begins. None: it is taken; or else who has it."""
-        since = monotonic()
+        self._is_entered, since = True, monotonic()
         outcome = await self._take()
         if self._leases.events.wants_holds:
             self._leases.events.taken(self._call, outcome, since)
@@ -425,6 +434,7 @@ class AsyncHold:
 
     async def __aenter__(self) -> AsyncLease:
         leases, call = self._leases, self._call
+        self._is_entered = True
         if self._secret is not None:
             outcome = await resume_hold(leases, call, self._secret)
         elif self._given is not None:

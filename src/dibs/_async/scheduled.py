@@ -43,6 +43,7 @@ from .._system import time
 from .._tasks import BackgroundTasks, Guard, Signal, ends_task, maybe_await, monotonic
 from ..errors import LeaseLost, Unavailable, UsageError
 from ..events import Kind
+from .entered import AsyncEntered
 from .lease import AsyncHold, AsyncLease
 from .leases import AsyncLeases
 from .spans import run_in_span
@@ -482,8 +483,10 @@ class AsyncRunner:
             _log.warning("%s: waiting for Redis: %s", self._scheduled.key, error.detail)
 
 
-class AsyncScheduler:
+class AsyncScheduler(AsyncEntered):
     """`async with dibs.scheduler():`; runs what `scheduled` has registered until the block ends."""
+
+    _verb = "scheduler"
 
     def __init__(
         self, leases: AsyncLeases, schedules: dict[str, AsyncScheduledFunction], drain: float
@@ -500,8 +503,10 @@ class AsyncScheduler:
         self._runners: list[AsyncRunner] = []
         self._identity = leases.identity
         """Of the process that runs them."""
+        self._is_entered = False
 
     async def __aenter__(self) -> "AsyncScheduler":
+        self._is_entered = True
         if self._runners:
             raise UsageError("this scheduler is already running")
         self._leases.store.enter()
@@ -543,6 +548,10 @@ class AsyncScheduler:
         for runner in self._runners:
             runner.look()
 
+    @property
+    def _named(self) -> str:
+        return f"of {len(self._schedules)} functions"
+
     def __repr__(self) -> str:
         state = "running" if self._runners else "not running"
-        return f"<{type(self).__name__}: {len(self._schedules)} functions, {state}>"
+        return f"<{type(self).__name__} {self._named}, {state}>"

@@ -1,6 +1,9 @@
 """The store of a client: its connection, its scripts, and what its error replies mean."""
 
 import logging
+import sys
+import warnings
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -57,13 +60,19 @@ class AsyncStore:
         self.scripts = ScriptMemory()
         self._reconnections = Reconnections()
         self.transport = self._make_transport(limits)
+        parts = (self._sentinels, self.transport, self._embedded)
+        self._unclosed = weakref.finalize(self, _close_behind, self.binding, repr(self), *parts)
+        self._unclosed.atexit = False
+        if is_disabled:
+            self._unclosed.detach()
 
     def _make_transport(
         self, limits: Limits
     ) -> "Transport | AsyncClusterTransport | AsyncDisabledTransport":
         """Not connected yet; the embedded server's address is not even known yet."""
         target = self._target
-        facts = (self._outage_began, self._recovered)
+        # Weakly: connections and threads refer to the transport, and must not keep its users.
+        facts = (_weak(self._outage_began), _weak(self._recovered))
         if self.is_disabled:
             from .disabled import AsyncDisabledTransport
 
@@ -77,7 +86,7 @@ class AsyncStore:
         if isinstance(target, SentinelService):
             from .sentinel import AsyncSentinels
 
-            self._sentinels = watched = AsyncSentinels(target, self._switched)
+            self._sentinels = watched = AsyncSentinels(target, _weak(self._switched))
             watched.transport = Transport(watched.address, limits, *facts)
             return watched.transport
         address = target if isinstance(target, Address) else None
@@ -267,11 +276,12 @@ class AsyncStore:
 
     def open(self) -> None:
         """In a forked child: its outages and its event loop are its own."""
-        self.binding = LoopBinding()
+        self.binding.open()
         self.outages.open()
 
     async def aclose(self) -> None:
         """Deliver what is on its way, and close."""
+        self._unclosed.detach()
         if self._sentinels is not None:
             await self._sentinels.aclose()
         await self.transport.aclose()
@@ -283,6 +293,40 @@ class AsyncStore:
 
     def __repr__(self) -> str:
         return repr(self._target)
+
+
+def _weak(method: Callable[..., None]) -> Callable[..., None]:
+    """Calls *method* as long as its object is there."""
+    reference = weakref.WeakMethod(method)
+
+    def call(*args: Any) -> None:
+        found = reference()
+        if found is not None:
+            found(*args)
+
+    return call
+
+
+def _close_behind(
+    binding: LoopBinding,
+    name: str,
+    sentinels: "AsyncSentinels | None",
+    transport: Any,
+    embedded: "AsyncEmbeddedServer | None",
+) -> None:
+    """End the connections, tasks and threads of a client that was dropped."""
+
+    async def close() -> None:
+        if sentinels is not None:
+            await sentinels.aclose()
+        await transport.aclose()
+        if embedded is not None:
+            await embedded.aclose()
+
+    is_used = transport.engine is not None or any(each.is_open for each in transport.breakers)
+    if is_used and not sys.is_finalizing() and binding.start_behind(close):
+        message = f"unclosed AsyncDibs at {name}: nothing refers to it any more, so it is closed"
+        warnings.warn(message, ResourceWarning, stacklevel=2)
 
 
 def _with_scripts_each(requests: list[Request]) -> list[Request]:

@@ -33,7 +33,7 @@ from .._core.throttle import (
     window_request,
 )
 from .._system import time
-from .._tasks import check_function, maybe_await, monotonic, sleep
+from .._tasks import check_function, maybe_await, monotonic, must_await, sleep
 from ..errors import Busy, UsageError
 from .leases import AsyncLeases
 
@@ -257,7 +257,7 @@ class AsyncCounting:
         self._quota_options = Remembered(AsyncCounting.quota, quota)
 
     @takes(ThrottleKeywords, ThrottleOptions)
-    async def throttle(
+    def throttle(
         self,
         key: str,
         *,
@@ -265,7 +265,7 @@ class AsyncCounting:
         wait: Seconds = 0,
         name: str | None = None,
         **options: Unpack[ThrottleKeywords],
-    ) -> AsyncThrottling:
+    ) -> Coroutine[Any, Any, AsyncThrottling]:
         """Count a call of *key*: *limit* units each *per*, with a burst.
 
         Args:
@@ -282,12 +282,13 @@ class AsyncCounting:
             Unavailable: Redis is unavailable and the policy is "closed".
             UsageError: An option is invalid, or the cost is more than a burst.
         """
-        return await self._use(key, name, self._throttle_options(options), cost, patience(wait))
+        chosen = self._throttle_options(options)
+        return must_await(self._use(key, name, chosen, cost, patience(wait)))
 
     @takes(QuotaKeywords, QuotaOptions)
-    async def quota(
+    def quota(
         self, key: str, *, cost: int = 1, name: str | None = None, **options: Unpack[QuotaKeywords]
-    ) -> AsyncThrottling:
+    ) -> Coroutine[Any, Any, AsyncThrottling]:
         """Count a call of *key*: *limit* units each day, week or month of the calendar.
 
         Args:
@@ -303,7 +304,7 @@ class AsyncCounting:
             Unavailable: Redis is unavailable and the policy is "closed".
             UsageError: An option is invalid, or the cost is more than the limit.
         """
-        return await self._use(key, name, self._quota_options(options), cost, 0.0)
+        return must_await(self._use(key, name, self._quota_options(options), cost, 0.0))
 
     async def _use(
         self,

@@ -4,7 +4,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from .._core.cache import (
     DAY,
@@ -22,7 +22,7 @@ from .._core.cache import (
 from .._core.keys import Template, check_fields, check_ignored, expand, fields_of, public_name
 from .._core.options import CacheKeywords, CacheOptions, Remembered, Settings, takes, template_first
 from .._core.shapes import returned_type, returned_values_type
-from .._threads import check_function, mark_coroutine
+from .._threads import check_function, mark_coroutine, must_await
 from ..errors import DibsError, UsageError
 from .cache import Cache
 
@@ -38,9 +38,31 @@ def inner(function: Any) -> Any:
     return function.__func__ if type(function) in (classmethod, staticmethod) else function
 
 
+class _Signature:
+    """That of a method without `self`. Of anything else it is that of the function."""
+
+    def __get__(self, cached: Any, owner: object = None) -> inspect.Signature:
+        if cached is None or not cached._bound:
+            raise AttributeError("__signature__")
+        whole = inspect.signature(cached._function)
+        return whole.replace(parameters=list(whole.parameters.values())[1:])
+
+
+def _identity(cached: Any) -> tuple[object, ...]:
+    """What was decorated, and the object whose method it is: the same one, not an equal one."""
+    return (cached._decorated, *map(id, cached._bound))
+
+
+def _by_name(cached: Any) -> Any:
+    return (getattr, (*cached._bound, cached.__name__)) if cached._bound else cached.__qualname__
+
+
 @mark_coroutine
 class Cached(Generic[P, T]):
     """Call it like the function; its verbs take the same arguments."""
+
+    if not TYPE_CHECKING:
+        __signature__ = _Signature()
 
     def __init__(
         self,
@@ -72,6 +94,7 @@ class Cached(Generic[P, T]):
         )
         self._keys: dict[str, CacheKeys] = {}
         self._bound: tuple[Any, ...] = ()
+        self._decorated = object()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Return the value, cached or loaded; a load raises what the function raises."""
@@ -87,8 +110,10 @@ class Cached(Generic[P, T]):
             False if Redis is unavailable; it is deleted when Redis is available again.
         """
         if self._lacks_class(args):
-            return self._cache.invalidate(self._request_without_class(args, kwargs).keys)
-        return self._cache.invalidate(self._request(args, kwargs).keys)
+            keys = self._request_without_class(args, kwargs).keys
+        else:
+            keys = self._request(args, kwargs).keys
+        return must_await(self._cache.invalidate(keys))
 
     def refresh(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Load the value now, and return it; meanwhile other callers read the old one."""
@@ -98,7 +123,7 @@ class Cached(Generic[P, T]):
 
     def peek(self, *args: P.args, **kwargs: P.kwargs) -> Found[T] | None:
         """Return what is stored, fresh or stale, with its age, or None. Never loads."""
-        return self._cache.peek(self._request(args, kwargs).keys)
+        return must_await(self._cache.peek(self._request(args, kwargs).keys))
 
     def set(self, *args: Any, value: T, **kwargs: Any) -> bool:
         """Store *value* for these arguments, as if it had just been loaded.
@@ -111,7 +136,7 @@ class Cached(Generic[P, T]):
         """
         if "value" in inspect.signature(self._function).parameters:
             raise UsageError("this function has a parameter named value: it has no set")
-        return self._cache.put(self._request(args, kwargs).keys, value)
+        return must_await(self._cache.put(self._request(args, kwargs).keys, value))
 
     def __get__(self, instance: object, owner: type | None = None) -> "Cached[..., T]":
         """A method's cache: `self` is an argument like any other, and so is a class."""
@@ -122,6 +147,16 @@ class Cached(Generic[P, T]):
         bound.__dict__.update(self.__dict__)
         bound._bound = (first,)
         return bound
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cached) and _identity(self) == _identity(other)
+
+    def __hash__(self) -> int:
+        return hash(_identity(self))
+
+    def __reduce__(self) -> Any:
+        """By its name, as functions are."""
+        return _by_name(self)
 
     def _lacks_class(self, args: tuple[Any, ...]) -> bool:
         """True: called as `Class.function.invalidate`, and the class is not known."""
@@ -158,6 +193,9 @@ class Cached(Generic[P, T]):
 class CachedMany(Generic[P, T]):
     """Call it like the function; it is called for the items that are missing, and only once."""
 
+    if not TYPE_CHECKING:
+        __signature__ = _Signature()
+
     def __init__(
         self,
         function: Callable[P, T],
@@ -182,6 +220,7 @@ class CachedMany(Generic[P, T]):
         self._is_placed_by_key = all(field in fields for tag in tags for field in fields_of(tag))
         self._keys: dict[str, CacheKeys] = {}
         self._bound: tuple[Any, ...] = ()
+        self._decorated = object()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Return a dict with the value of each item, cached or loaded, in the order of the items.
@@ -192,7 +231,9 @@ class CachedMany(Generic[P, T]):
 
     def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Delete the values of these items, as `invalidate` does; all, whatever one raises."""
-        many = self._request((*self._bound, *args), kwargs)
+        return must_await(self._invalidate(self._request((*self._bound, *args), kwargs)))
+
+    def _invalidate(self, many: ManyRequest) -> bool:
         done, failed = True, None
         for keys in many.keys.values():
             try:
@@ -211,6 +252,16 @@ class CachedMany(Generic[P, T]):
         bound.__dict__.update(self.__dict__)
         bound._bound = (instance,)
         return bound
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CachedMany) and _identity(self) == _identity(other)
+
+    def __hash__(self) -> int:
+        return hash(_identity(self))
+
+    def __reduce__(self) -> Any:
+        """By its name, as functions are."""
+        return _by_name(self)
 
     def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ManyRequest:
         template = self._template
@@ -378,7 +429,8 @@ class Caching:
         space, called = self._settings.namespace, public_name(key) if name is None else name
         data = expand(space, key)
         lock = load_lock_key(space, data) if lock_key is None else expand(space, lock_key)
-        return self._cache.delete(data, lock, called, DAY, self._settings.on_outage)
+        policy = self._settings.on_outage
+        return must_await(self._cache.delete(data, lock, called, DAY, policy))
 
     def invalidate_tag(self, tag: str) -> bool:
         """Invalidate every value that has *tag*, in all processes, by one command.
@@ -387,4 +439,4 @@ class Caching:
             False if Redis is unavailable; it is done when Redis is available again.
         """
         key = tag_key(self._settings.namespace, tag)
-        return self._cache.invalidate_tag(key, self._settings.on_outage)
+        return must_await(self._cache.invalidate_tag(key, self._settings.on_outage))

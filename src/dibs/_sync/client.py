@@ -13,11 +13,13 @@ from typing import (
     Literal,
     NoReturn,
     ParamSpec,
+    Self,
     TypeVar,
     Unpack,
     overload,
 )
 
+from .. import errors
 from .._core.connection import DEFAULT_BUDGET, Limits
 from .._core.keys import (
     OnBusy,
@@ -99,6 +101,15 @@ class Dibs(Caching, Counting):
         on_outage: "open" proceeds unguarded, "closed" raises Unavailable.
         listeners: Callables that are called with every `Event`.
     """
+
+    # As drivers of databases have them: a client called `dibs` hides the module of that name.
+    Busy = errors.Busy
+    DibsError = errors.DibsError
+    Duplicate = errors.Duplicate
+    LeaseLost = errors.LeaseLost
+    Mismatch = errors.Mismatch
+    Unavailable = errors.Unavailable
+    UsageError = errors.UsageError
 
     def __init__(
         self,
@@ -567,7 +578,7 @@ class Dibs(Caching, Counting):
         self._leases.waiters.wake_all()
         self._store.leave()
 
-    def __enter__(self) -> "Dibs":
+    def __enter__(self) -> Self:
         if self._store.is_closed:
             raise UsageError(CLOSED)
         return self

@@ -10,6 +10,7 @@ from .._core.lease import GuardedBody, HoldCall, Holding, LeaseState
 from .._core.options import HoldOptions
 from .._threads import monotonic, sleep
 from ..errors import Unavailable, UsageError
+from .entered import Entered
 from .lease import Hold, Lease, busy_error
 from .leases import Leases
 
@@ -24,8 +25,10 @@ def leader_name(key: str) -> str:
     return public_name(key) if ":" in key else key
 
 
-class Leadership:
+class Leadership(Entered):
     """`with dibs.leader(…) as leader:`; waits until elected, resigns at the end."""
+
+    _verb = "leader"
 
     def __init__(
         self, leases: Leases, call: HoldCall, options: Callable[[float], HoldOptions]
@@ -34,12 +37,17 @@ class Leadership:
         self._call = call
         self._options = options
         """Makes the options of a candidate that waits for so many seconds."""
-        self._is_used = False
+        self._is_entered = self._is_used = False
         self._hold: Hold | None = None
         self._state: LeaseState | None = None
         self._is_deposed = False
 
+    @property
+    def _named(self) -> str:
+        return f"of {self._call.name}"
+
     def __enter__(self) -> Lease:
+        self._is_entered = True
         if self._is_used:
             raise UsageError("this leader() is already in use; call it for each with block")
         self._is_used, since = True, monotonic()

@@ -34,6 +34,7 @@ from .._core.options import HoldOptions
 from .._core.unit import AT_ONCE, Unit, current, use
 from .._threads import Body, maybe_await, monotonic, must_await
 from ..errors import Busy, DibsError, LeaseLost, Unavailable, UsageError, duration_text
+from .entered import Entered
 from .leases import NOT_OURS, Leases
 from .unit import lost_error, release, take, unit_until, wait_for_unit
 
@@ -308,8 +309,8 @@ class Lease:
             False if you no longer held it. The key of another holder is not touched.
         """
         if use.has_begun:
-            return release(self._leases, self._state)
-        return self._leases.end(self._state)
+            return must_await(release(self._leases, self._state))
+        return must_await(self._leases.end(self._state))
 
     def detach(self, *, ttl: Seconds) -> str:
         """Hand it over to another process, which continues it with `hold(key, token=…)`.
@@ -376,10 +377,13 @@ def busy_error(leases: Leases, call: HoldCall, holding: Holding) -> Busy:
     )  # fmt: skip
 
 
-class Hold:
+class Hold(Entered):
     """`with dibs.hold(…) as lease:`; taken at the top, released at the end."""
 
     __slots__ = ("_body", "_call", "_given", "_lease", "_leases", "_secret", "_state", "_until")
+
+    _verb = "hold"
+    _instead = "; try_hold() returns a lease or None, and exclusive() decorates"
 
     def __init__(
         self,
@@ -400,10 +404,15 @@ class Hold:
         self._state: LeaseState | None = None
         self._body: Body | None = None
         self._lease: Lease | None = None
+        self._is_entered = False
+
+    @property
+    def _named(self) -> str:
+        return f"of {self._call.name}"
 
     def take(self) -> Holding | None:
         """Take it before the block begins. None: it is taken; or else who has it."""
-        since = monotonic()
+        self._is_entered, since = True, monotonic()
         outcome = self._take()
         if self._leases.events.wants_holds:
             self._leases.events.taken(self._call, outcome, since)
@@ -426,6 +435,7 @@ class Hold:
 
     def __enter__(self) -> Lease:
         leases, call = self._leases, self._call
+        self._is_entered = True
         if self._secret is not None:
             outcome = resume_hold(leases, call, self._secret)
         elif self._given is not None:

@@ -44,6 +44,7 @@ from .._system import time
 from .._threads import BackgroundTasks, Guard, Signal, ends_task, maybe_await, monotonic
 from ..errors import LeaseLost, Unavailable, UsageError
 from ..events import Kind
+from .entered import Entered
 from .lease import Hold, Lease
 from .leases import Leases
 from .spans import run_in_span
@@ -483,8 +484,10 @@ class Runner:
             _log.warning("%s: waiting for Redis: %s", self._scheduled.key, error.detail)
 
 
-class Scheduler:
+class Scheduler(Entered):
     """`with dibs.scheduler():`; runs what `scheduled` has registered until the block ends."""
+
+    _verb = "scheduler"
 
     def __init__(
         self, leases: Leases, schedules: dict[str, ScheduledFunction], drain: float
@@ -501,8 +504,10 @@ class Scheduler:
         self._runners: list[Runner] = []
         self._identity = leases.identity
         """Of the process that runs them."""
+        self._is_entered = False
 
     def __enter__(self) -> "Scheduler":
+        self._is_entered = True
         if self._runners:
             raise UsageError("this scheduler is already running")
         self._leases.store.enter()
@@ -544,6 +549,10 @@ class Scheduler:
         for runner in self._runners:
             runner.look()
 
+    @property
+    def _named(self) -> str:
+        return f"of {len(self._schedules)} functions"
+
     def __repr__(self) -> str:
         state = "running" if self._runners else "not running"
-        return f"<{type(self).__name__}: {len(self._schedules)} functions, {state}>"
+        return f"<{type(self).__name__} {self._named}, {state}>"

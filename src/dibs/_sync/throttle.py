@@ -34,7 +34,7 @@ from .._core.throttle import (
     window_request,
 )
 from .._system import time
-from .._threads import check_function, maybe_await, monotonic, sleep
+from .._threads import check_function, maybe_await, monotonic, must_await, sleep
 from ..errors import Busy, UsageError
 from .leases import Leases
 
@@ -283,7 +283,8 @@ class Counting:
             Unavailable: Redis is unavailable and the policy is "closed".
             UsageError: An option is invalid, or the cost is more than a burst.
         """
-        return self._use(key, name, self._throttle_options(options), cost, patience(wait))
+        chosen = self._throttle_options(options)
+        return must_await(self._use(key, name, chosen, cost, patience(wait)))
 
     @takes(QuotaKeywords, QuotaOptions)
     def quota(
@@ -304,7 +305,7 @@ class Counting:
             Unavailable: Redis is unavailable and the policy is "closed".
             UsageError: An option is invalid, or the cost is more than the limit.
         """
-        return self._use(key, name, self._quota_options(options), cost, 0.0)
+        return must_await(self._use(key, name, self._quota_options(options), cost, 0.0))
 
     def _use(
         self,

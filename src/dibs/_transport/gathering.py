@@ -43,6 +43,10 @@ class LoopBinding:
     __slots__ = ("_guard", "_loop")
 
     def __init__(self) -> None:
+        self.open()
+
+    def open(self) -> None:
+        """Belong to none: at construction, and in a forked child."""
         self._guard = Guard()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -52,6 +56,30 @@ class LoopBinding:
             with self._guard:
                 check_loop(self._loop, loop)
                 self._loop = loop
+
+    def start_behind(self, work: Callable[[], Coroutine[Any, Any, object]]) -> bool:
+        """Start *work* where the client belongs; called wherever garbage is collected.
+
+        False: its loop is closed, or there was none.
+        """
+        if self._loop is None or self._loop.is_closed():
+            return False
+        try:
+            self._loop.call_soon_threadsafe(_start_kept, work)
+        except RuntimeError:  # closed meanwhile
+            return False
+        return True
+
+
+_kept_tasks: set["asyncio.Task[Any]"] = set()
+"""Nobody else refers to them."""
+
+
+def _start_kept(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    task = start_task(work(), "dibs close")
+    _kept_tasks.add(task)
+    task.add_done_callback(_kept_tasks.discard)
+    task.add_done_callback(_outcome)
 
 
 def start_task(work: Coroutine[Any, Any, Q], name: str) -> "asyncio.Task[Q]":

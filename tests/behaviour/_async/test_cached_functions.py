@@ -1,5 +1,9 @@
 """What can be decorated with `cached`, and what is refused when decorating."""
 
+import copy
+import inspect
+import pickle
+
 import pytest
 
 from dibs import AsyncDibs, UsageError
@@ -160,3 +164,45 @@ async def test_a_template_that_forgets_the_arguments_is_refused(valkey: Server) 
                 return cls.__name__
 
         assert await Shop().menu() == "tea" and await Shop.names() == "Shop"
+
+
+class Shop:
+    """Its methods are cached by a client that never connects."""
+
+    city = "Tainan"
+
+    nowhere = AsyncDibs("redis://127.0.0.1:1")
+
+    @nowhere.cached("menu:{branch}", ttl=60)
+    async def menu(self, branch: str) -> str:
+        return branch
+
+    @nowhere.cached_many("price:{item}", ttl=60)
+    async def prices(self, items: list[str]) -> dict[str, str]:
+        return dict(zip(items, items, strict=True))
+
+
+async def test_a_function_is_pickled_by_its_name() -> None:
+    """A job queue or another process finds it there; a method goes with its object."""
+    for function in (Shop.menu, Shop.prices):
+        assert pickle.loads(pickle.dumps(function)) is function
+        assert copy.deepcopy(function) is function
+    shop = Shop()
+    shop.city = "Taipei"
+    for bound in (shop.menu, shop.prices):
+        again = pickle.loads(pickle.dumps(bound))
+        assert again._bound[0].city == "Taipei"
+        assert copy.deepcopy(bound)._bound[0] is not shop
+
+
+async def test_a_bound_method_is_one() -> None:
+    """Frameworks see its parameters, without self, and that it is the same one."""
+    shop = Shop()
+    assert list(inspect.signature(shop.menu).parameters) == ["branch"]
+    assert list(inspect.signature(shop.prices).parameters) == ["items"]
+    assert list(inspect.signature(Shop.menu).parameters) == ["self", "branch"]
+    assert shop.menu == shop.menu
+    assert hash(shop.prices) == hash(shop.prices)
+    assert shop.menu != Shop().menu
+    assert shop.menu != Shop.menu
+    assert shop.menu != shop.prices

@@ -1,6 +1,10 @@
 # Generated from tests/behaviour/_async/test_cached_functions.py by unasync.py – do not edit.
 """What can be decorated with `cached`, and what is refused when decorating."""
 
+import copy
+import inspect
+import pickle
+
 import pytest
 
 from dibs import Dibs, UsageError
@@ -161,3 +165,45 @@ def test_a_template_that_forgets_the_arguments_is_refused(valkey: Server) -> Non
                 return cls.__name__
 
         assert Shop().menu() == "tea" and Shop.names() == "Shop"
+
+
+class Shop:
+    """Its methods are cached by a client that never connects."""
+
+    city = "Tainan"
+
+    nowhere = Dibs("redis://127.0.0.1:1")
+
+    @nowhere.cached("menu:{branch}", ttl=60)
+    def menu(self, branch: str) -> str:
+        return branch
+
+    @nowhere.cached_many("price:{item}", ttl=60)
+    def prices(self, items: list[str]) -> dict[str, str]:
+        return dict(zip(items, items, strict=True))
+
+
+def test_a_function_is_pickled_by_its_name() -> None:
+    """A job queue or another process finds it there; a method goes with its object."""
+    for function in (Shop.menu, Shop.prices):
+        assert pickle.loads(pickle.dumps(function)) is function
+        assert copy.deepcopy(function) is function
+    shop = Shop()
+    shop.city = "Taipei"
+    for bound in (shop.menu, shop.prices):
+        again = pickle.loads(pickle.dumps(bound))
+        assert again._bound[0].city == "Taipei"
+        assert copy.deepcopy(bound)._bound[0] is not shop
+
+
+def test_a_bound_method_is_one() -> None:
+    """Frameworks see its parameters, without self, and that it is the same one."""
+    shop = Shop()
+    assert list(inspect.signature(shop.menu).parameters) == ["branch"]
+    assert list(inspect.signature(shop.prices).parameters) == ["items"]
+    assert list(inspect.signature(Shop.menu).parameters) == ["self", "branch"]
+    assert shop.menu == shop.menu
+    assert hash(shop.prices) == hash(shop.prices)
+    assert shop.menu != Shop().menu
+    assert shop.menu != Shop.menu
+    assert shop.menu != shop.prices

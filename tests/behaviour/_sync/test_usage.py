@@ -2,13 +2,15 @@
 """Bad input: a clear error, before anything is written."""
 
 import copy
+import gc
+import inspect
 import pickle
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from dibs import Dibs, UsageError
+from dibs import Dibs, Busy, Unavailable, UsageError, errors
 from dibs.testing import Server
 
 NOWHERE = "redis://127.0.0.1:1"
@@ -176,3 +178,75 @@ def test_a_schedule_that_is_no_text_is_refused(cron: Any) -> None:
     dibs = Dibs("redis://127.0.0.1:1")
     with pytest.raises(UsageError, match="a cron expression is a text such as"):
         dibs.scheduled(cron, key="tick")
+
+
+def entered(dibs: Dibs) -> list[Any]:
+    """One of each that does nothing before it is entered."""
+    return [
+        dibs.hold("user:1", ttl=5),
+        dibs.claim("order:1", window=5),
+        dibs.leader("poller"),
+        dibs.scheduler(),
+    ]
+
+
+def look_at_each(dibs: Dibs) -> None:
+    for each in entered(dibs):
+        with pytest.raises(UsageError, match="neither true nor false: enter it, `"):
+            assert each
+        with pytest.raises(UsageError, match=r"cannot be called.*with dibs\."):
+            each(len)
+        with pytest.raises(UsageError, match="nor is it called"):
+            inspect.signature(each)
+        with pytest.raises(AttributeError, match=r"no such attribute.*: enter it, `"):
+            each.release()
+        assert "1" not in repr(each)
+        assert "not " in repr(each)
+
+
+def forget(dibs: Dibs) -> None:
+    dibs.hold("user:1", ttl=5)
+    gc.collect()
+
+
+def test_what_must_be_entered_is_not_taken_for_its_outcome() -> None:
+    """`if dibs.hold(…)` would go on without the key."""
+    with Dibs(NOWHERE) as dibs:
+        with pytest.warns(RuntimeWarning, match="does nothing: enter it, `.*with dibs"):
+            look_at_each(dibs)
+
+
+def test_a_block_that_is_forgotten_is_reported() -> None:
+    """The statement alone holds nothing, and says so; what was entered, or refused, does not."""
+    with Dibs(NOWHERE) as dibs:
+        with pytest.warns(RuntimeWarning, match=r"Hold of user:\*, not entered> does nothing"):
+            forget(dibs)
+        with dibs.hold("user:1", ttl=5) as lease:
+            assert not lease.guarded
+        with pytest.raises(Unavailable):
+            with dibs.hold("user:1", ttl=5, on_outage="closed"):
+                raise AssertionError
+        gc.collect()
+
+
+def test_a_client_has_its_errors(valkey: Server) -> None:
+    """A client that is called dibs hides the module: `except dibs.Busy` works all the same."""
+    with Dibs(valkey.url) as dibs, dibs.hold("user:1", ttl=5):
+        with pytest.raises(Busy) as caught:
+            with dibs.hold("user:1", ttl=5):
+                raise AssertionError
+        assert isinstance(caught.value, dibs.Busy)
+    for name in ("Busy", "DibsError", "Duplicate", "LeaseLost", "Mismatch", "Unavailable"):
+        assert getattr(Dibs, name) is getattr(errors, name)
+    assert Dibs.UsageError is UsageError
+
+
+def test_a_subclass_is_what_is_entered() -> None:
+    """`with` gives the client that it was given."""
+
+    class Shop(Dibs):
+        pass
+
+    shop = Shop(NOWHERE)
+    with shop as entered_shop:
+        assert entered_shop is shop

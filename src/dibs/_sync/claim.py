@@ -3,7 +3,7 @@
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .. import claims
 from .._core.causes import cause_for
@@ -15,9 +15,10 @@ from .._core.options import ClaimOptions
 from .._core.unit import Unit, current, use
 from .._events import EventSink
 from .._system import time
-from .._threads import monotonic
+from .._threads import maybe_await, monotonic, must_await
 from ..errors import UsageError
 from .claim_within import ClaimWithin
+from .entered import Entered
 from .lease import detach_lease, reattach
 from .leases import Leases
 from .within import Recording
@@ -53,15 +54,12 @@ from .._core.once import (
     since_in,
 )
 from .._core.options import HoldOptions
-from .._threads import maybe_await
 from ..errors import Duplicate, LeaseLost, Mismatch
 from .lease import resume
 from .leases import NOT_OURS
 from .records import Records, TableQuery
 from .unit import Ending, continued, pending, unit_of_claim
 from .within import Within, open_writers
-
-V = TypeVar("V")
 
 _log = logging.getLogger("dibs")
 
@@ -139,13 +137,13 @@ class Claim(Generic[R]):
         """Whether it is running."""
         return self._lease is not None and not self._lease.is_over
 
-    def complete(self, value: V) -> V:
+    def complete(self, value: R) -> R:
         """Set the result and return *value*; it is stored at the end of the block."""
         if self.replayed:
             raise UsageError("this claim is a replay: its result is already known")
         if self._lease is not None and self._lease.is_detached:
             raise UsageError("this claim was detached: complete it where it is continued")
-        self.result = cast("R", value)
+        self.result = value
         self._released = False
         return value
 
@@ -162,7 +160,7 @@ class Claim(Generic[R]):
         Raises:
             UsageError: The result cannot be stored; duplicates are refused all the same.
         """
-        return self.end("returned")
+        return must_await(self.end("returned"))
 
     def fail(self) -> bool:
         """End it now, as an exception would.
@@ -545,10 +543,13 @@ def _wait(leases: Leases, submission: ClaimCall, running: Duplicate) -> ClaimOut
     return Duplicate(call.text, outcome.remaining, "running", *details)
 
 
-class Claiming(Generic[R]):
+class Claiming(Entered, Generic[R]):
     """`with dibs.claim(…) as claim:`; taken at the top, ended at the end."""
 
     __slots__ = ("_claim", "_given", "_leases", "_submission")
+
+    _verb = "claim"
+    _instead = "; once() decorates"
 
     def __init__(self, leases: Leases, submission: ClaimCall) -> None:
         self._leases = leases
@@ -556,13 +557,20 @@ class Claiming(Generic[R]):
         self._given: Claim[R] | None = None
         """It was taken already, for this block."""
         self._claim: Claim[R] | None = None
+        self._is_entered = False
+
+    @property
+    def _named(self) -> str:
+        return f"of {self._submission.call.name}"
 
     def take(self) -> Claim[R]:
         """Claim before the block begins; raises what entering it raises."""
+        self._is_entered = True
         self._given = claim = take_claim(self._leases, self._submission)
         return claim
 
     def __enter__(self) -> Claim[R]:
+        self._is_entered = True
         if self._claim is not None:
             raise UsageError(_IN_USE)
         claim = self._given or self.take()

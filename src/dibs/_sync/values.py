@@ -2,6 +2,7 @@
 """Cached values: where a read finds one, and how the result of a load is stored."""
 
 import math
+import weakref
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -298,7 +299,8 @@ class _Forget:
     __slots__ = ("_reader", "keys")
 
     def __init__(self, reader: Reader, keys: CacheKeys) -> None:
-        self._reader = reader
+        # Weakly: the transport knows this, and a client that nobody uses any more is collected.
+        self._reader = weakref.ref(reader)
         self.keys = keys
 
     @property
@@ -317,7 +319,9 @@ class _Forget:
             transport.unwatch(key, self)
 
     def __call__(self) -> None:
-        self._reader.forget(self)
+        reader = self._reader()
+        if reader is not None:
+            reader.forget(self)
 
 
 LoadOutcome = LoadAnswer | Exception

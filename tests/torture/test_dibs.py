@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from dibs_torture import CASES, Adapter, App, Case
-from dibs_torture.targets import Target, fill, stored_in
+from dibs_torture.targets import FINISHED, TOLD_OF_DISCONNECTS, Target, fill, stored_in
 
 from dibs import AsyncDibs
 from dibs.integrations.asgi import DibsMiddleware, Policy
@@ -49,14 +49,29 @@ def our_own(server: Server, policy: Policy, adapter: Adapter) -> Target:
 def ours() -> Iterator[Target]:
     policy = Policy("POST,PUT /guarded*", after="replay", key="required", window=60, lease=2)
     with Server.start("valkey") as server:
-        yield our_own(server, policy, seen_from(server))
+        exempt = dict.fromkeys(TOLD_OF_DISCONNECTS, FINISHED)
+        yield our_own(server, policy, seen_from(server, exempt=exempt))
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 async def test_our_own_middleware_keeps_every_promise(case: Case, ours: Target) -> None:
     """DibsMiddleware keeps every promise, on a real Valkey, outages included."""
     verdict = await case.check(ours.wrap, adapter=ours.adapter)
-    assert verdict.outcome == ("not applicable" if case.name in OPTIONAL else "passed"), verdict
+    is_left_out = case.name in {*OPTIONAL, *ours.adapter.exempt}
+    assert verdict.outcome == ("not applicable" if is_left_out else "passed"), verdict
+
+
+@pytest.mark.parametrize("name", TOLD_OF_DISCONNECTS)
+async def test_an_app_that_does_not_finish_for_a_retry_is_told(name: str, valkey: Server) -> None:
+    """With on_disconnect="release" nothing is kept of it, so it may stop when its client leaves."""
+    policy = Policy(
+        "POST,PUT /guarded*", after="replay", key="required", window=60, lease=2,
+        on_disconnect="release",
+    )  # fmt: skip
+    guard = our_own(valkey, policy, seen_from(valkey))
+    [case] = [each for each in CASES if each.name == name]
+    verdict = await case.check(guard.wrap, adapter=guard.adapter)
+    assert verdict.outcome == "passed", verdict
 
 
 @pytest.mark.parametrize("after", ["hold", "release"])

@@ -591,7 +591,7 @@ def test_calls_are_counted_up_to_the_burst(server: Server) -> None:
     second = 1_000_000
 
     def call(request: str, burst: int = 3) -> list[int]:
-        return script(["key"], request, 20 * second, burst)
+        return script(["key"], request, 1, 0, 20 * second, burst)
 
     for number, left in ((1, 2), (2, 1), (3, 0)):
         allowed, rest, more = call(f"a-{number}")
@@ -600,7 +600,7 @@ def test_calls_are_counted_up_to_the_burst(server: Server) -> None:
     allowed, rest, more = call("a-4")
     assert (allowed, rest) == (0, 0) and 10 * second < more <= 20 * second
     assert MINUTE - 5_000 < script.client.pttl("key") <= MINUTE
-    assert re.fullmatch(rb"dibs1 rate \d{16} a-3 a-2 a-1", script.client.get("key"))
+    assert re.fullmatch(rb"dibs1 rate \d{16};20000000:\d{16} a-3 a-2 a-1", script.client.get("key"))
     assert call("a-3")[:2] == [1, 0]
     assert call("a-4", 4)[:2] == [1, 0], "a faster rate"
 
@@ -609,23 +609,24 @@ def test_the_last_eight_requests_are_remembered(server: Server) -> None:
     """One that is repeated later counts again."""
     script = Script(server, "throttle")
     for number in range(10):
-        script(["key"], f"a-{number}", 1_000_000, 100)
+        script(["key"], f"a-{number}", 1, 0, 1_000_000, 100)
     names = b" ".join([b"a-%d" % number for number in range(9, 1, -1)])
     assert script.client.get("key").endswith(b" " + names)
     assert len(script.client.get("key").split()) == 3 + 8
 
 
-def test_what_was_counted_by_a_clock_that_was_ahead_is_a_full_burst(server: Server) -> None:
+def test_what_was_counted_by_a_clock_that_was_ahead_stays_counted(server: Server) -> None:
     """And what is used up long since counts as nothing."""
     script = Script(server, "throttle")
-    script.client.set("key", b"dibs1 rate %d a-1" % (script.now_us() + 10**12))
-    allowed, _, more = script(["key"], "a-2", 1_000_000, 3)
+    ahead, past = script.now_us() + 10**12, script.now_us() - 10**12
+    script.client.set("key", b"dibs1 rate %d;1000000:%d a-1" % (ahead, ahead + 3_000_000))
+    allowed, _, more = script(["key"], "a-2", 1, 0, 1_000_000, 3)
     assert allowed == 0 and more == 1_000_000
-    script.client.set("key", b"dibs1 rate %d a-1" % (script.now_us() - 10**12))
-    assert script(["key"], "a-2", 1_000_000, 3)[:2] == [1, 2]
+    script.client.set("key", b"dibs1 rate %d;1000000:%d a-1" % (past, past))
+    assert script(["key"], "a-2", 1, 0, 1_000_000, 3)[:2] == [1, 2]
     script.client.set("key", LEASE)
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
-        script(["key"], "a-2", 1_000_000, 3)
+        script(["key"], "a-2", 1, 0, 1_000_000, 3)
 
 
 def test_waiters_are_noted_up_to_a_number(server: Server) -> None:

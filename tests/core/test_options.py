@@ -97,6 +97,7 @@ def test_options_are_made_once_for_each_combination() -> None:
     assert remembered({"ttl": 5}) is not remembered({"ttl": 5, "wait": 1})
 
 
+@pytest.mark.filterwarnings("ignore:.* not entered:RuntimeWarning")
 def test_what_is_remembered_does_not_let_a_mistake_through() -> None:
     """True equals 1, and a list cannot be remembered at all: both are refused as ever."""
     with Dibs(NOWHERE) as dibs:

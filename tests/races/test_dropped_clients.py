@@ -12,13 +12,13 @@ from tests import dropped_clients
 
 
 @pytest.mark.parametrize("kind", [*dropped_clients.THREADS, *dropped_clients.ASYNCIO])
-def test_nothing_of_a_dropped_client_is_left(valkey: Server, kind: str) -> None:
+def test_nothing_of_a_dropped_client_is_left(own_server: Server, kind: str) -> None:
     """Its threads and connections end, and a ResourceWarning says that it was not closed."""
     warned = 0 if kind == "nothing" else 5
-    assert dropped_clients.left(valkey, kind, 5) == (0, 0, warned)
+    assert dropped_clients.left(own_server, kind, 5) == (0, 0, warned)
 
 
-def test_a_client_that_is_dropped_in_an_outage_looks_no_more(valkey: Server) -> None:
+def test_a_client_that_is_dropped_in_an_outage_looks_no_more(own_server: Server) -> None:
     """Nobody waits for the server any more."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -26,7 +26,7 @@ def test_a_client_that_is_dropped_in_an_outage_looks_no_more(valkey: Server) -> 
         assert dibs.try_hold("user:1", ttl=5) is not None
         assert "dibs probe" in dropped_clients.threads()
         del dibs
-        dropped_clients.wait_until_over(valkey)
+        dropped_clients.wait_until_over(own_server)
     assert not dropped_clients.threads()
 
 

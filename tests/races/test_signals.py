@@ -293,6 +293,7 @@ def test_a_handler_that_raises_while_the_renewer_starts(
 
 
 @pytest.mark.parametrize("verb", ["claim", "hold"])
+@pytest.mark.filterwarnings("ignore:.* not entered:RuntimeWarning")
 def test_a_handler_that_raises_before_the_block_begins(
     valkey: Server, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:

@@ -148,3 +148,19 @@ def test_until_takes_what_has_a_transaction(dibs: Dibs) -> None:
         dibs.exclusive("account:a", ttl=30, until="session")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="after_commit"):
         dibs.after_commit(lambda: None)
+
+
+def test_a_client_that_is_closed_inside_says_what_it_leaves_behind(
+    dibs: Dibs, valkey: Server, begin: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its lease cannot be released after the commit any more, and ends with its ttl."""
+
+    @dibs.once("pay:{key}", within=begin, **DONE)
+    def pay(session: Any, key: str) -> int:
+        session.execute(INSERT)
+        with Dibs(valkey.url) as other, other.hold("account:a", ttl=30):
+            return 7
+
+    assert pay("k") == 7
+    assert 0 < valkey.client().pttl("account:a") <= 30_000
+    assert ["closed inside" in each.getMessage() for each in caplog.records] == [True]

@@ -51,14 +51,21 @@ class Effect:
         self.kind = KIND
         self._work = work
         self._queue = leases.ends
+        self._store = leases.store
         self._loop = current_loop()
 
     def check(self) -> None:
         """Return: it does not keep the transaction from its commit."""
 
     def carry_out(self, outcome: Outcome) -> None:
-        """Do it, as the transaction has ended."""
-        self._work(outcome)
+        """Do it, as the transaction has ended. What needs a closed client is a WARNING."""
+        if self.key and self._store.is_closed:
+            _log.warning(
+                "a client was closed inside of a transaction; what waited for the end of that is "
+                "not sent: a lease ends with its ttl, a value is not invalidated again"
+            )
+        else:
+            self._work(outcome)
 
     def carry_out_later(self, outcome: Outcome) -> None:
         """The same in the background, where it belongs; its errors are logged."""

@@ -375,7 +375,7 @@ MUTANTS: dict[str, Mutant] = {
     "coding_kept": Mutant(
         "a coded answer goes to whoever asks",
         {"replay_can_be_read"},
-        lambda patch: patch.setattr(problems, "readable", lambda stored, accepts: stored),
+        lambda patch: patch.setattr(problems, "readable", lambda stored, *_: stored),
     ),
     "unknown_is_somebody": Mutant(
         "all who are not known are one",

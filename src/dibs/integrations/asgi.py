@@ -40,7 +40,11 @@ from .._http.submission import (
     too_large,
 )
 from ._async.claims import claim_request
-from ._response_end import App, Message, Receive, Recorder, RequestEnd, Scope, Send
+from ._response_end import App as App
+from ._response_end import Message, Recorder, RequestEnd
+from ._response_end import Receive as Receive
+from ._response_end import Scope as Scope
+from ._response_end import Send as Send
 
 __all__ = ["DibsMiddleware", "Policy"]
 

@@ -44,7 +44,8 @@ from .._http.submission import (
     submission_of,
     too_large,
 )
-from ._request_claims import RequestClaim, ResponseBody, StartResponse
+from ._request_claims import RequestClaim, ResponseBody
+from ._request_claims import StartResponse as StartResponse
 from ._sync.claims import claim_request
 
 __all__ = ["DibsMiddleware", "Policy"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from dibs_torture import CASES, Adapter, App, Case
-from dibs_torture.targets import FINISHED, TOLD_OF_DISCONNECTS, Target, fill, stored_in
+from dibs_torture.targets import DISCONNECT_CASES, FINISHED, Target, fill, stored_in
 
 from dibs import AsyncDibs
 from dibs.integrations.asgi import DibsMiddleware, Policy
@@ -49,7 +49,7 @@ def our_own(server: Server, policy: Policy, adapter: Adapter) -> Target:
 def ours() -> Iterator[Target]:
     policy = Policy("POST,PUT /guarded*", after="replay", key="required", window=60, lease=2)
     with Server.start("valkey") as server:
-        exempt = dict.fromkeys(TOLD_OF_DISCONNECTS, FINISHED)
+        exempt = dict.fromkeys(DISCONNECT_CASES, FINISHED)
         yield our_own(server, policy, seen_from(server, exempt=exempt))
 
 
@@ -61,7 +61,7 @@ async def test_our_own_middleware_keeps_every_promise(case: Case, ours: Target) 
     assert verdict.outcome == ("not applicable" if is_left_out else "passed"), verdict
 
 
-@pytest.mark.parametrize("name", TOLD_OF_DISCONNECTS)
+@pytest.mark.parametrize("name", DISCONNECT_CASES)
 async def test_an_app_that_does_not_finish_for_a_retry_is_told(name: str, valkey: Server) -> None:
     """With on_disconnect="release" nothing is kept of it, so it may stop when its client leaves."""
     policy = Policy(

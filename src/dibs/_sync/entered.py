@@ -28,11 +28,6 @@ class Entered:
     _instead: ClassVar[str] = ""
     """What may have been meant, where it is not entered."""
 
-    @property
-    def _named(self) -> str:
-        """The verb, and what events call its key."""
-        raise NotImplementedError
-
     def __repr__(self) -> str:
         state = "entered" if self._is_entered else "not entered"
         return f"<{type(self).__name__} {self._named}, {state}>"
@@ -50,7 +45,14 @@ class Entered:
             message = f"{self!r} does nothing: {self._how}"
             warnings.warn(message, RuntimeWarning, stacklevel=2, source=self)
 
-    if not TYPE_CHECKING:
+    if TYPE_CHECKING:
+
+        @property
+        def _named(self) -> str:
+            """The verb, and what events call its key: each subclass has it."""
+            ...
+
+    else:
         acquire = release = extend = check = complete = result = _OfWhatIsEntered()
         __signature__ = _OfWhatIsEntered(UsageError)
 

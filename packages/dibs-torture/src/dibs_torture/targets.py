@@ -127,7 +127,7 @@ def _dibs(store: Server) -> Target:
         shutdown=shutdown,
         also_method=f"PUT {PATH}",
         compares="content",
-        exempt=dict.fromkeys(TOLD_OF_DISCONNECTS, FINISHED),
+        exempt=dict.fromkeys(DISCONNECT_CASES, FINISHED),
         other_service=functools.partial(wrap, service="another"),
         **_options_for(store),
     )
@@ -171,8 +171,8 @@ def _seconds(pttl: int) -> float | None:
     return None if pttl == -1 else pttl / 1000
 
 
-TOLD_OF_DISCONNECTS = ("disconnect_is_true", "receive_is_cancelled")
-"""Cases in which an application is told that the client of a guarded request has left."""
+DISCONNECT_CASES = ("disconnect_is_true", "receive_is_cancelled")
+"""Cases in which the client of a guarded request leaves, and the application learns of it."""
 FINISHED = "it goes on without its client: what it answers is stored for the retry"
 PATH = "/guarded"
 GUARDED = f"POST {PATH}"

@@ -44,7 +44,7 @@ python_maximum_signature_line_length = 72
 toc_object_entries = False
 
 html_theme = "furo"
-html_title = "dibs"
+html_title = f"dibs {version}"
 html_baseurl = os.environ.get("DOCS_URL", "")
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

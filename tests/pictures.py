@@ -215,6 +215,18 @@ def playground_once(browser: Any, file: Path) -> None:
         page.screenshot(path=file)
 
 
+def playground_cached(browser: Any, file: Path) -> None:
+    """Two hundred guests: one request of dibs, and those of the older algorithm."""
+    url = "/#cached"
+    with running() as playground, _opened(browser, playground.url + url, 1280, 900) as page:
+        page.locator(".dish").first.wait_for()
+        page.locator("#rush").click()
+        page.locator("#side-seed .verdict:not(:empty)").wait_for()
+        page.evaluate("document.activeElement.blur()")
+        page.mouse.move(0, 0)
+        page.screenshot(path=file)
+
+
 def weamind_card(browser: Any, file: Path) -> None:
     """The three parts of the bot's card, with a warning."""
     made_up = make_up(search("玉山").places[0], now=JULY)
@@ -242,6 +254,7 @@ PICTURES: dict[str, Callable[[Any, Path], None]] = {
     "console": console,
     "local-line": local_line,
     "local-line-pad": local_line_pad,
+    "playground-cached": playground_cached,
     "playground-once": playground_once,
     "weamind-card": weamind_card,
 }

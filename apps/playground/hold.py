@@ -1,6 +1,6 @@
 """The `hold` panel: Ann and Ben want the same key.
 
-POST   /hold/{person}   {"ttl": 2–10, "wait": 0–10}   200 · 409 + Retry-After: Busy · 400
+POST   /hold/{person}   {"ttl": 2–10, "wait": 0–10}   200: they have it, or Busy · 400
 DELETE /hold/{person}   let go, or stop waiting       200 · 404: there is nothing to end
 POST   /hold/kill       the holder's process dies     202 · 409: it is free, or another fault
 GET    /hold/events     Server-Sent Events: `dibs` (what dibs said), `state` (how it stands)
@@ -8,7 +8,6 @@ GET    /hold/events     Server-Sent Events: `dibs` (what dibs said), `state` (ho
 
 import asyncio
 import json
-import math
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from functools import partial
@@ -86,7 +85,7 @@ class HoldPanel:
     # ---- answers
 
     async def enter(self, request: Request) -> Response:
-        """Get a lease for this person; or 409, and when to try again.
+        """Get a lease for this person, or say when to try again.
 
         503: their process is dead.
         """
@@ -235,13 +234,13 @@ def _number(value: Any, least: float, most: float, sentence: str) -> float:
 def _answer(name: str, visit: Visit) -> Response:
     report = visit.report()
     if visit.refusal is not None:
-        headers = {"Retry-After": str(max(math.ceil(min(visit.retry_after, 3600)), 1))}
-        return JSONResponse({"error": visit.refusal} | report, 409, headers)
+        # With 409, every refusal would be an error in a browser's developer tools.
+        return JSONResponse({"busy": visit.refusal} | report)
     if visit.has_had_it:
         return JSONResponse(report)
     if report["how"] == "killed":
         return JSONResponse({"error": f"{name.title()}’s process was killed."}, 503)
-    return JSONResponse({"error": f"{name.title()} stopped waiting."}, 409)
+    return JSONResponse({"stopped": f"{name.title()} stopped waiting."})
 
 
 def _sse(kind: str, message: Message) -> str:

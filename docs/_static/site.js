@@ -1,4 +1,4 @@
-// Tabs for pairs of code, a button that copies a block, and the menu by keyboard. Without JavaScript
+// Tabs for pairs of code and for a choice of verbs, a button that copies a block, and the menu by keyboard. Without JavaScript
 // the halves of a pair stand one below the other, each with its label.
 "use strict";
 
@@ -18,7 +18,7 @@
 
   const show = (name) => {
     root.dataset.half = name;
-    for (const tab of document.querySelectorAll(".pair-tabs button")) {
+    for (const tab of document.querySelectorAll(".pair > .pair-tabs button")) {
       const isChosen = tab.textContent === name;
       tab.setAttribute("aria-selected", String(isChosen));
       tab.tabIndex = isChosen ? 0 : -1;
@@ -33,7 +33,17 @@
     window.scrollBy({ top: tab.getBoundingClientRect().top - top, behavior: "instant" });
   };
 
-  const onKey = (event) => {
+  /** One of several verbs: this box only, and not remembered. */
+  const chooseVerb = (tab) => {
+    for (const each of tab.parentElement.children) {
+      const isChosen = each === tab;
+      each.setAttribute("aria-selected", String(isChosen));
+      each.tabIndex = isChosen ? 0 : -1;
+      document.getElementById(each.getAttribute("aria-controls")).hidden = !isChosen;
+    }
+  };
+
+  const onKey = (choose) => (event) => {
     const tabs = [...event.currentTarget.querySelectorAll("button")];
     const at = tabs.indexOf(event.target);
     const steps = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: tabs.length - 1 };
@@ -44,7 +54,7 @@
     next.focus();
   };
 
-  const makeTab = (half, id) => {
+  const makeTab = (half, id, choose) => {
     const tab = document.createElement("button");
     const name = half.querySelector(".half-label").textContent.trim();
     Object.assign(tab, { type: "button", textContent: name, id: `tab-${id}` });
@@ -58,15 +68,18 @@
   };
 
   const makeTabs = (pair, number) => {
+    const isPair = pair.classList.contains("pair");
+    const chosen = isPair ? choose : chooseVerb;
     const list = document.createElement("div");
     list.className = "pair-tabs";
     list.setAttribute("role", "tablist");
-    list.setAttribute("aria-label", "Threads or asyncio");
+    list.setAttribute("aria-label", isPair ? "Threads or asyncio" : "Verb");
     const halves = [...pair.querySelectorAll(":scope > .half")];
-    list.append(...halves.map((half, at) => makeTab(half, `${number}-${at}`)));
-    list.addEventListener("keydown", onKey);
+    list.append(...halves.map((half, at) => makeTab(half, `${number}-${at}`, chosen)));
+    list.addEventListener("keydown", onKey(chosen));
     pair.prepend(list);
     pair.classList.add("tabs");
+    if (!isPair) chooseVerb(list.firstElementChild);
   };
 
   // A link may lead into the half that is not shown.
@@ -143,7 +156,7 @@
   };
 
   document.addEventListener("DOMContentLoaded", () => {
-    document.querySelectorAll(".pair").forEach(makeTabs);
+    document.querySelectorAll(".pair, .choice").forEach(makeTabs);
     show(root.dataset.half); // page.html has set it
     showTarget();
     document.querySelectorAll("article .highlight").forEach(addCopyButton);

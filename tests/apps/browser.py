@@ -36,7 +36,7 @@ def launched() -> Iterator[Any]:
 
 
 @contextmanager
-def narrow_page(browser: Any, url: str) -> Iterator[Any]:
+def narrow_page(browser: Any, url: str, panel: str = "") -> Iterator[Any]:
     """A page of the narrowest supported width, without errors and without requests to other hosts.
 
     All text that the test leaves on it is legible in the light and the dark theme.
@@ -50,7 +50,7 @@ def narrow_page(browser: Any, url: str) -> Iterator[Any]:
         "request",
         lambda asked: None if asked.url.startswith(url) else mistakes.append(asked.url),
     )
-    page.goto(url)
+    page.goto(url + panel)
     yield page
     overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     faint = [f"{scheme}: {text}" for scheme in ("light", "dark") for text in _faint(page, scheme)]

@@ -47,6 +47,6 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def page(browser: Any, playground: Playground) -> Iterator[Any]:
-    """The page of the playground, on a narrow screen."""
-    with narrow_page(browser, playground.url) as page:
+    """The page of the playground with Ann and Ben, on a narrow screen."""
+    with narrow_page(browser, playground.url, "/#hold") as page:
         yield page

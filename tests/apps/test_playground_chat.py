@@ -83,7 +83,7 @@ def page(browser: Any, playground: Playground) -> Iterator[Any]:
         "request",
         lambda asked: None if asked.url.startswith(playground.url) else mistakes.append(asked.url),
     )
-    page.goto(playground.url)
+    page.goto(f"{playground.url}/#hold")
     page.get_by_role("link", name="LINE bot").click()
     page.locator("#bot-name", has_text="WeaMind").wait_for()
     box = page.locator("#say").bounding_box()

@@ -113,7 +113,7 @@ def test_a_lease_outlives_a_switch_of_masters(visitor: httpx.Client) -> None:
     switched = visitor.post("/faults/switch")
     assert switched.status_code == 202 and switched.json()["what"] == "server A"
     assert state(visitor)["master"] == "B"
-    assert hold(visitor, "ben", ttl=5).status_code == 409
+    assert hold(visitor, "ben", ttl=5).json()["is"] == "refused"
     assert visitor.delete("/hold/ann").json()["how"] == "released"
     visitor.delete("/faults/")
     assert state(visitor)["master"] == "A" and guarded(visitor)
@@ -129,7 +129,7 @@ def test_a_killed_holder_keeps_the_key_until_its_time_is_over(visitor: httpx.Cli
     asked = time.monotonic()
     killed = visitor.post("/hold/kill")
     assert killed.status_code == 202 and killed.json()["what"] == "Ann’s process"
-    assert hold(visitor, "ben", ttl=2).status_code == 409
+    assert hold(visitor, "ben", ttl=2).json()["is"] == "refused"
     assert hold(visitor, "ann", ttl=2).status_code == 503
     assert hold(visitor, "ben", ttl=2, wait=10).json()["guarded"] is True
     assert time.monotonic() - asked > 1  # not before the lease had ended
@@ -201,24 +201,24 @@ def test_a_person_causes_faults_and_undoes_them(page: Any) -> None:
 
     hold_bar, once_bar = page.locator("#hold .faults"), page.locator("#once .faults")
     expect(hold_bar.locator(".fault-says")).not_to_be_empty()
-    hold_bar.get_by_role("button", name="Stop the server").focus()
+    hold_bar.get_by_role("button", name="Freeze the server").focus()
     page.keyboard.press("Enter")
     expect(hold_bar.locator(".fault-says")).to_have_text(
-        "Server A is stopped (SIGSTOP). It goes on by itself."
+        "Server A is frozen (SIGSTOP). It resumes on its own."
     )
-    expect(page.locator("#note")).to_have_text(re.compile("^Let Ann or Ben ask now"))  # said once
+    expect(page.locator("#note")).to_have_text(re.compile("^Try Ann or Ben now"))  # said once
     page.get_by_role("link", name="once").click()
-    expect(once_bar.locator(".fault-says")).to_contain_text("is stopped")
-    for name in ("Stop", "Slow", "Kill", "Switch"):
+    expect(once_bar.locator(".fault-says")).to_contain_text("is frozen")
+    for name in ("Freeze", "Slow", "Kill", "Switch"):
         button = once_bar.get_by_role("button", name=name)
         expect(button).to_have_attribute("aria-disabled", "true")
     once_bar.get_by_role("button", name="Undo now").focus()
     page.keyboard.press("Enter")
-    expect(once_bar.locator(".fault-says")).to_contain_text("was stopped for")
+    expect(once_bar.locator(".fault-says")).to_contain_text("was frozen for")
     expect(page.locator("#note")).to_have_text("")
-    expect(once_bar.get_by_role("button", name="Stop the server")).to_be_focused()
+    expect(once_bar.get_by_role("button", name="Freeze the server")).to_be_focused()
     page.get_by_role("link", name="cached").click()
-    for name in ("Stop the server", "Slow it down", "Kill the leader", "Switch masters"):
+    for name in ("Freeze the server", "Slow it down", "Kill the leader", "Switch masters"):
         expect(page.locator("#cached .faults").get_by_role("button", name=name)).to_be_visible()
     expect(page.locator("#cached .write").get_by_role("button", name="Copy")).to_be_visible()
 

@@ -258,7 +258,7 @@ def test_a_person_sees_one_order(page: Any) -> None:
     expect(refused.locator(".talk")).to_contain_text("Retry-After: 10")
     expect(refused.locator(".talk")).to_be_in_viewport()
     expect(page.locator("#orders-events .kind")).to_have_text(["completed", "duplicate", "claimed"])
-    expect(page.locator("#kept li")).to_contain_text(["keeps that it was done for"])
+    expect(page.locator("#kept li")).to_contain_text(["remembers that it was done for"])
 
     seen = float(refused.locator(".clock").inner_text().removesuffix("s"))
     assert 0 < seen <= 10
@@ -289,7 +289,7 @@ def test_a_person_loses_an_answer(page: Any) -> None:
     assert keys[0] and keys[1] and keys[0][0] == keys[1][0]
     expect(page.locator(".ticket")).to_have_count(1)
     expect(page.locator(".ticket li")).to_have_text(["1×蛋餅", "1×飯糰", "2×冰豆漿"])
-    expect(page.locator("#kept li")).to_contain_text(["keeps the answer for 24 h"])
+    expect(page.locator("#kept li")).to_contain_text(["remembers the answer for 24 h"])
     expect(page.locator("#orders-code .line.now").first).to_contain_text('after="replay"')
 
     page.reload()

@@ -61,9 +61,13 @@ def _document(path: str) -> str:
 
 
 def with_menu(index: str) -> str:
-    """*index* with the menu of the site at its end; readers do not see it there."""
-    menus = [_toctree(section.entries, section.title) for section in sections(index)]
-    return "\n\n".join([index.rstrip(), *menus, ""])
+    """Return *index* with a menu in the place of its lists: the site shows it beside each page."""
+    first, *rest = _SECTION.split(index)
+    shown = [first.rstrip()]
+    for title, body in zip(rest[::2], rest[1::2], strict=True):
+        entries = _entries(body)
+        shown.append(_toctree(entries, title) if entries else f"## {title}\n{body.rstrip()}")
+    return "\n\n".join([*shown, ""])
 
 
 def with_children(page: str, entry: Entry) -> str:

@@ -15,11 +15,11 @@ const isBare = new URLSearchParams(location.search).has("bare");
 
 // ---- the way
 
-const WAYS = [["/#hold", "hold"], ["/#once", "once"], ["/#cached", "cached"], ["/chat/", "LINE bot"]];
+const WAYS = [["/#cached", "cached"], ["/#once", "once"], ["/#hold", "hold"], ["/chat/", "LINE bot"]];
 
 $(".wordmark").replaceChildren(make("a", { href: "/", textContent: "dibs" }));
 document.title = "dibs – a LINE bot";
-$("#gone").replaceChildren(say("This page has lost its server. Start it again with ", "這個頁面連不上伺服器。請執行 "), make("code", { textContent: "make run" }), say("; the page finds it by itself.", "，頁面會自動恢復。"));
+$("#gone").replaceChildren(say("This page has lost its server. Start it again with ", "這個頁面連不上伺服器。請執行 "), make("code", { textContent: "make run" }), say("; the page then reconnects on its own.", "，頁面會自動恢復。"));
 const nav = make("nav", {}, make("ul", {}, ...WAYS.map(([href, textContent]) => make("li", {}, make("a", { href, textContent })))));
 nav.setAttribute("aria-label", say("Panels", "其他頁面"));
 nav.querySelector('[href="/chat/"]').setAttribute("aria-current", "page");
@@ -43,7 +43,7 @@ const faults = make("section", { className: "faults" });
 if (!isBare) {
   const number = language === "zh" ? 1 : 0;
   addCopy(write, number);
-  addFaults(faults, { kill: [say("Kill the bot", "強制結束機器人"), "/chat/kill"], language: number });
+  addFaults(faults, { kill: [say("Kill the bot", "強制結束機器人"), "/chat/kill"], mortals: /bot/, language: number });
   $(".tools").prepend(write, lock, controls, faults);
 }
 

@@ -212,7 +212,7 @@ function drawKept() {
     const row = $("#kept").children[index], left = until - now();
     row.hidden = left <= 0;
     const time = left < 90 ? `${Math.max(left, 0).toFixed(1)} s` : `${Math.round(left / 3600)} h`;
-    const text = `keeps ${KEEPS[way]} for ${time}, in ${bytes} bytes`;
+    const text = `remembers ${KEEPS[way]} for ${time} more (${bytes} bytes)`;
     if (row.lastChild.textContent !== text) row.lastChild.textContent = text;
   });
   $("#no-kept").hidden = kept.some(({ until }) => until > now());
@@ -248,7 +248,7 @@ const RANK = ["outage", "claimed", "duplicate", "mismatch", "completed", "releas
 const MEANS = {
   claimed: "the first of its kind: go on",
   duplicate: "the same is under way, or was done",
-  completed: "done; what it leaves behind is kept",
+  completed: "done; its answer is stored",
   replayed: "the kept answer was given again",
   outage: "the server did not answer",
   released: "nothing is kept",

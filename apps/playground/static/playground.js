@@ -24,8 +24,8 @@ async function send(method, path, body) {
   if (body) Object.assign(options, { headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
   try {
     const answer = await fetch(path, options);
-    // 404: it had ended before the click arrived. 409: Busy, and the stream says so.
-    if (![200, 202, 404, 409].includes(answer.status)) showProblem((await answer.json()).error);
+    // 404: it had ended before the click arrived. The stream says what came of it.
+    if (![200, 202, 404].includes(answer.status)) showProblem((await answer.json()).error);
   } catch {
     // The stream notices, too, and says so.
   }
@@ -45,6 +45,13 @@ for (const card of document.querySelectorAll(".person")) {
     if (action) actions[action](card.dataset.person);
   });
 }
+// A and B press the first button of Ann's and Ben's card.
+document.addEventListener("keydown", ({ key, ctrlKey, metaKey, altKey, target }) => {
+  if (ctrlKey || metaKey || altKey || $("#hold").hidden || target.matches("input, select")) return;
+  const card = $({ a: ".person.ann", b: ".person.ben" }[key.toLowerCase()] ?? "#none");
+  card?.querySelector("button:not([hidden])")?.click();
+});
+
 function showTtl() {
   const { min, max, value, style } = $("#ttl");
   $("#ttl-now").value = `${value} s`;
@@ -97,7 +104,7 @@ function refusedCard(name, other, status, ready) {
   const clock = left(status.left);
   const waited = status.wait ? `waited ${seconds(status.took)} s in vain` : `answered in ${ms(status.took)}`;
   if (clock > 0 && state.held) {
-    return { ...ready, enter: "Try again", mood: "quiet", clock, of: status.retry_after, says: `Busy, sorry: ${other} has it. When this clock runs out it is free, at the latest.`, fact: waited };
+    return { ...ready, enter: "Try again", mood: "quiet", clock, of: status.retry_after, says: `Busy – ${other} has it. It will be free when this clock runs out, or sooner.`, fact: waited };
   }
   return { ...ready, enter: "Try again", mood: "inviting", says: `It is free now: ${name}’s turn?`, fact: "" };
 }
@@ -110,7 +117,7 @@ function unguardedFact(status) {
 function leftCard(name, status) {
   switch (status.how) {
     case "released": return { says: `${name} let go.`, fact: `held it for ${seconds(status.held)} s` };
-    case "late": return { says: `${name}’s time ran out; the server had freed the key by itself.`, fact: `held it for ${seconds(status.held)} s` };
+    case "late": return { says: `${name}’s time ran out, so the server freed the key.`, fact: `held it for ${seconds(status.held)} s` };
     case "killed": return { says: `${name}’s process was killed. Nobody can release the key: it is free when its time is over.`, fact: status.held === undefined ? "" : `had it for ${seconds(status.held)} s` };
     case "unguarded": return { says: `${name} is done. There was no lease to give back.`, fact: "" };
     default: return { says: `${name} stopped waiting. Nothing was left behind.`, fact: "" };
@@ -213,7 +220,7 @@ function drawServer() {
   write($("#note"), now() < problem.until ? problem.text : broken() === "stop" ? ADVICE : "");
 }
 
-const ADVICE = "Let Ann or Ben ask now: they are answered all the same, and correctly.";
+const ADVICE = "Try Ann or Ben now: they still get an answer within 0.25 s, and are told that it is unguarded.";
 let problem = { text: "", until: 0 };
 function showProblem(text) { problem = { text, until: now() + 6 }; }
 
@@ -290,6 +297,7 @@ function facts(event) {
   if (event.held !== undefined) said.push(`held ${event.held.toFixed(3)} s`);
   if (event.retry_after !== undefined) said.push(`retry after ${event.retry_after.toFixed(3)} s`);
   if (event.lasted !== undefined) said.push(`lasted ${event.lasted.toFixed(1)} s`);
+  if (event.kind === "late") said.push("its time ran out first");
   if (event.detail) said.push(event.detail);
   return said.join(", ");
 }

@@ -9,8 +9,11 @@ tests, and so is a metric that no panel shows.
 
 import json
 import sys
+from logging import WARNING
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from dibs.events import MEASURES
 
 FILE = Path(__file__).parents[1] / "deploy/dashboard.json"
 COLUMNS = 24
@@ -19,6 +22,8 @@ CHOSEN = 'job=~"$job", name=~"$name"'
 """What the variables at the top of the dashboard choose; of metrics that have a name."""
 OF_JOB = 'job=~"$job"'
 SPAN = "$__rate_interval"
+WARNINGS = "|".join(kind for kind, measure in MEASURES.items() if measure.level == WARNING)
+"""Events that need attention."""
 
 
 class Query(NamedTuple):
@@ -88,8 +93,8 @@ ROWS = (
             Query(rate("dibs_events_total", "kind", f'{CHOSEN}, kind=~"acquired|busy"'),
                   "{{kind}}"),
         )),
-        Panel("Lost or late", "Ended before their holders did.", "ops", (
-            Query(rate("dibs_events_total", "name, kind", f'{CHOSEN}, kind=~"lost|late"'),
+        Panel("Need attention", "Each event that is logged as a warning.", "ops", (
+            Query(rate("dibs_events_total", "name, kind", f'{CHOSEN}, kind=~"{WARNINGS}"'),
                   "{{name}} {{kind}}"),
         )),
         Panel("Time held", "Of leases and claims.", "s", quantiles("dibs_hold_seconds")),

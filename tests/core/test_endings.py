@@ -131,7 +131,7 @@ class Store:
         return Met("written")
 
 
-STEPS = st.lists(st.sampled_from(["stay", "expire", "take", "end", "fill", "tick"]), max_size=8)
+STEPS = st.lists(st.sampled_from(["stay", "expire", "take", "end", "fill", "outlast"]), max_size=8)
 
 
 @given(
@@ -145,9 +145,10 @@ def test_whatever_the_end_meets(
     value: bytes | None, result: bytes, is_full: bool, most: int, steps: list[str]
 ) -> None:
     """Between the writes the claim expires, others take the key and end, memory runs out: what is
-    another's is never touched, and where the key is ours or free it counts as done."""
+    another's is never touched, and where the key is ours or free it counts as done, unless the
+    time for which it would be kept is over."""
     store, record = Store(value, is_full=is_full, most=most), ClaimRecord(CLAIM, result, 60_000)
-    was_taken, was_full, write = value == OTHER, is_full, first_write(record)
+    was_taken, was_full, is_over, write = value == OTHER, is_full, False, first_write(record)
     for number in range(7):
         before = store.value
         step = next_write(record, write, store.execute(record, write))
@@ -164,13 +165,16 @@ def test_whatever_the_end_meets(
                 store.value = None
             case "fill":
                 store.is_full = was_full = True
+            case "outlast":  # the time for which the record is kept
+                store.clock += 70_000
+                is_over = True
             case _:
                 store.clock += 1000
     else:
         pytest.fail("it never ends")
     assert isinstance(step, EndingVerdict), "done alone is always taken"
     if step.kind == "late":
-        assert was_taken
+        assert was_taken or is_over
     else:
         stored = read_record(store.value, 1.0)
         assert store.value is not None and stored.state == "done"
@@ -194,6 +198,13 @@ def test_a_copy_that_arrives_late_does_nothing() -> None:
     assert store.execute(record, write) == Met("written")
     store.value, store.clock = None, store.clock + 60_000
     assert store.execute(record, write).what == "free" and store.value is None
+
+
+def test_a_record_is_not_written_when_its_time_is_over() -> None:
+    """It ends as late: another window would begin, and refuse a submission that is to run."""
+    record = ClaimRecord(CLAIM, b"{}", 60_000)
+    write = RecordWrite("result", 1_000_000 + 60_000)
+    assert next_write(record, write, Met("free", 1_000_000 + 60_000)) == EndingVerdict("late")
 
 
 def test_done_alone_is_not_longer_than_the_claim() -> None:

@@ -24,6 +24,7 @@ import pytest
 import dibs
 import dibs.testing
 from dibs import AsyncDibs, AsyncLease, Dibs, DibsError, Event, Lease, UsageError, errors, events
+from dibs._core.codec import CODECS
 from dibs._core.keys import seconds
 from dibs.testing import FaultProxy, Server
 from tools import count_words
@@ -307,6 +308,14 @@ def test_every_public_name_is_in_the_reference(name: str) -> None:
 def test_every_name_for_tests_is_explained(name: str) -> None:
     """Every name of dibs.testing is on its page."""
     assert re.search(rf"`{name}\b", _reference("testing.md"))
+
+
+@pytest.mark.parametrize("name", CODECS)
+def test_every_codec_is_explained(name: str) -> None:
+    """Every name of `codec=` has its row, and is in the reference."""
+    page = (ROOT / "docs/caching/types.md").read_text("utf-8")
+    assert re.search(rf'^\| .*`"{name}"`.* \|', page.partition("## Codecs")[2], re.MULTILINE)
+    assert f'`"{name}"`' in _reference(API)
 
 
 @pytest.mark.parametrize("kind", get_args(events.Kind))

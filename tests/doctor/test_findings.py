@@ -303,9 +303,9 @@ def test_a_replica_with_another_clock_than_the_primary_is_found() -> None:
 
 
 def test_a_rule_about_a_setting_that_nobody_asks_for_raises() -> None:
-    """In place of never finding anything; and what is asked for is read by a rule."""
+    """With what is missing, and where; and what is asked for is read by a rule."""
     server = ServerFacts("here:6379")
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match=r"'hz'.*add it to SETTINGS .* in dibs/doctor/facts\.py"):
         server.number("hz")
     assert server.number("maxmemory") is None
     folder = Path(dibs.doctor.__file__).parent

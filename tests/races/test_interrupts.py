@@ -94,7 +94,7 @@ def test_a_thread_begins_though_the_one_that_starts_it_is_interrupted() -> None:
 
     for moment in interrupted_everywhere(lambda _: start_thread(bool, "dibs test")):
         assert ends(lambda: start_thread(bool, "dibs test")), moment
-        assert ends(lambda: [each.join() for each in threads()]), moment
+        eventually(lambda: not threads())  # one that has not begun cannot be joined
 
 
 def test_work_in_the_background_is_done_though_somebody_was_interrupted() -> None:

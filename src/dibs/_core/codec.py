@@ -10,6 +10,7 @@ exception. Never pickle unless asked by name.
 """
 
 import contextlib
+import functools
 import json
 import math
 import re
@@ -308,6 +309,16 @@ def _pack(codec: Codec, value: Any) -> tuple[bytes, Any]:
     return data, codec.decode(data)
 
 
+CODECS: dict[str, Callable[[Any], Codec]] = {
+    "json": JsonCodec,
+    "orjson": functools.partial(FastJsonCodec, "orjson"),
+    "msgspec": functools.partial(FastJsonCodec, "msgspec"),
+    "bytes": BytesCodec,
+    "pickle": lambda of: PickleCodec(),
+}
+"""By the names that options have. docs/caching/types.md has a row for each."""
+
+
 def make_codec(codec: object, of: Any) -> Codec:
     """The codec that the caller named or brought. UsageError: there is no such one."""
     if not isinstance(codec, str):
@@ -318,17 +329,10 @@ def make_codec(codec: object, of: Any) -> Codec:
         raise UsageError(f"unknown compression {compression!r}; known: zlib")
     if colon and not re.fullmatch("[1-9][0-9]{0,5}", most):
         raise UsageError(f"codec={codec!r}: after the colon comes a number of megabytes")
-    if name == "json":
-        inner: Codec = JsonCodec(of)
-    elif name == "pickle":
-        inner = PickleCodec()
-    elif name == "bytes":
-        inner = BytesCodec(of)
-    elif name in ("orjson", "msgspec"):
-        inner = FastJsonCodec(name, of)
-    else:
-        known = "json, orjson, msgspec, bytes, pickle, or an object with encode and decode"
+    if name not in CODECS:
+        known = ", ".join((*CODECS, "or an object with encode and decode"))
         raise UsageError(f"unknown codec {name!r}; known: {known}")
+    inner = CODECS[name](of)
     return Compressed(inner, int(most or MOST_DECOMPRESSED)) if plus else inner
 
 

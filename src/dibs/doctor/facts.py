@@ -119,10 +119,13 @@ class ServerFacts:
     def text(self, name: str) -> str | None:
         """A setting, by its name in the configuration; INFO has some of them, too.
 
-        KeyError: it is not read, so a rule about it would never find anything.
+        KeyError: no server is asked for it, so a rule about it would never find anything.
         """
         if name not in SETTINGS and name not in FIGURES:
-            raise KeyError(name)
+            raise KeyError(
+                f"A rule of the doctor reads {name!r}, which no server is asked for: add it to "
+                "SETTINGS (CONFIG GET) or FIGURES (INFO) in dibs/doctor/facts.py."
+            )
         value = self.config.get(name)
         return self.info.get(name.replace("-", "_")) if value is None else value
 

@@ -493,8 +493,8 @@ async def test_a_note_whose_reply_is_lost_does_not_lose_the_claim(
     events: list[Event] = []
     with FaultProxy(valkey.port) as line:
         lose = line.cut_after_request if fault == "cut" else line.swallow_replies
-        async with AsyncDibs(line.url, budget=0.6, listeners=[events.append]) as dibs:
-            async with dibs.claim("order:1", window=60, lease=6) as claim:
+        async with AsyncDibs(line.url, budget=4, listeners=[events.append]) as dibs:
+            async with dibs.claim("order:1", window=60, lease=30) as claim:
                 lose(match=b"order:1")
                 assert await claim.set_note("job-1") is True
                 lose(2, match=b"order:1")

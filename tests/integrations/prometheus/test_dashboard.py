@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from logging import WARNING
 from typing import Any
 
 import pytest
 
+from dibs.events import MEASURES
 from tools import write_dashboard
 
 from .promql import PromQL, Samples, scraped
@@ -62,6 +64,12 @@ def test_every_metric_is_shown(counted: Counted) -> None:
         )
     }
     assert families - shown == NOT_SHOWN
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MEASURES if MEASURES[kind].level >= WARNING])
+def test_every_event_that_needs_attention_has_a_panel(kind: str) -> None:
+    """`make dashboard` adds a new one; among all events it would not be seen."""
+    assert any(re.search(rf"\b{kind}\b", each) for each in EXPRESSIONS.values())
 
 
 def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ class Actor:
 
 
 @contextmanager
-def _acting(role: str, count: int, prepare: str = "") -> Iterator[list[Actor]]:
+def _acting(role: str, count: int, prepare: str = "") -> Generator[list[Actor]]:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         database = str(Path(folder) / "shop.db")

@@ -14,7 +14,7 @@ import pytest
 from dibs import AsyncDibs, Dibs, UsageError
 from dibs.console import console
 from dibs.console.http import COOKIE
-from dibs.console.survey import state_of
+from dibs.console.key_rows import state_of
 from dibs.testing import Server
 from tests.console.asgi_client import Answer, request
 from tests.topologies import start_cluster
@@ -27,7 +27,7 @@ every_way = pytest.mark.parametrize("way", WAYS)
 @pytest.fixture(autouse=True)
 def in_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every request reads and computes again: tests ask faster than a page does."""
-    monkeypatch.setattr("dibs.console.survey.SAME_FOR", 0.0)
+    monkeypatch.setattr("dibs.console.key_rows.SAME_FOR", 0.0)
     monkeypatch.setattr("dibs.console.application.REST", 0)
 
 
@@ -370,7 +370,7 @@ async def test_viewers_share_what_is_read_and_what_is_shown(
         return state_of(*given)
 
     monkeypatch.setattr("dibs.console.application.state_of", counting)
-    monkeypatch.setattr("dibs.console.survey.SAME_FOR", 3600.0)
+    monkeypatch.setattr("dibs.console.key_rows.SAME_FOR", 3600.0)
 
     def may(asker: Any) -> bool:
         return "operator=1" in (header_of(asker, "cookie") or "")

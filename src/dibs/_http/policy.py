@@ -3,9 +3,10 @@
 import re
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypeVar, cast
 
 from .._core.keys import Seconds, seconds
+from .._core.keywords import TypedDict, refuse_unknown
 from .._core.once import How
 from .._core.options import After, ClaimOptions, OnError, OutagePolicy
 from ..errors import UsageError
@@ -15,7 +16,7 @@ from .responses import RESPONSE_CODEC, Recording, Response
 U = TypeVar("U", bound=Callable[..., Any])
 
 
-class GuardKeywords(TypedDict, Generic[U], total=False):
+class GuardKeywords(TypedDict, Generic[U], total=False, closed=True):
     """The keyword arguments of `install` and `DibsMiddleware`."""
 
     user: U | None
@@ -69,6 +70,15 @@ class GuardOptions(Generic[U]):
             return ""
         name, _, port = header.strip().lower().rpartition(":")
         return name if name and port in ("80", "443") else header.strip().lower()
+
+
+def guard_options(verb: str, options: GuardKeywords[U], *others: str) -> GuardOptions[U]:
+    """Return the options of *verb*, which has *others*, too.
+
+    UsageError: one is invalid. TypeError: there is no such one.
+    """
+    refuse_unknown(verb, options, GuardKeywords, *others)
+    return GuardOptions(**options)
 
 
 def with_service(options: GuardKeywords[U], default: str) -> GuardKeywords[U]:
@@ -131,7 +141,7 @@ SAFE = ("GET", "HEAD", "OPTIONS", "TRACE")
 """Methods that change nothing: a policy for all methods does not include them."""
 
 
-class PolicyKeywords(TypedDict, total=False):
+class PolicyKeywords(TypedDict, total=False, closed=True):
     """The keyword arguments of `once`: the options of a `Policy`, all but its routes."""
 
     window: Required[Seconds]

@@ -30,7 +30,14 @@ with needs("starlette"):
 from .. import AsyncDibs
 from .._http.bodies import Field, SpooledSize, file_hash, form_fields
 from .._http.decorators import Once, PreventDuplicateSubmit, TransactionOpener, check_registered
-from .._http.policy import GuardKeywords, GuardOptions, Policy, mark_guarded, unmark_guarded
+from .._http.policy import (
+    GuardKeywords,
+    GuardOptions,
+    Policy,
+    guard_options,
+    mark_guarded,
+    unmark_guarded,
+)
 from .._http.problems import busy, refusal_response
 from .._http.responses import Response
 from .._http.submission import (
@@ -107,7 +114,7 @@ def install(app: Starlette, dibs: AsyncDibs | str, **options: Unpack[GuardKeywor
         raise UsageError("call install(app, dibs) before the app serves its first request")
     # Inside of all others, in whatever order they are added: the response is stored as the endpoint
     # made it, and a replay passes compression, CORS and sessions again.
-    checked = GuardOptions(**options)
+    checked = guard_options("install", options)
     app.user_middleware.append(Middleware(cast(Any, _Middleware), dibs=dibs, options=checked))
 
 

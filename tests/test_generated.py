@@ -8,7 +8,7 @@ import pytest
 from tools import unasync
 
 ROOT = Path(__file__).parents[1]
-SOURCE, GENERATED = "src/dibs/_async/lease.py", "src/dibs/_sync/lease.py"
+SOURCE, GENERATED = "src/dibs/_async/hold.py", "src/dibs/_sync/hold.py"
 
 
 def generated(source: str) -> str:
@@ -123,7 +123,7 @@ def test_the_command_fails_with_a_list(
         ("x = [await   y async for y in z]", "x = [y for y in z]"),
         ("class AsyncDibs(_AsyncBase[AsyncLease]): ...", "class Dibs(_Base[Lease]): ..."),
         ("Asynchronous = async_name = reasync", "Asynchronous = async_name = reasync"),
-        ("from dibs._async.lease import AsyncLease", "from dibs._sync.lease import Lease"),
+        ("from dibs._async.hold import AsyncLease", "from dibs._sync.hold import Lease"),
         ("from .._tasks import sleep", "from .._threads import sleep"),
         ("raise StopAsyncIteration", "raise StopIteration"),
         ("stack.enter_async_context(x.aclose)", "stack.enter_context(x.close)"),
@@ -141,7 +141,7 @@ def test_code_loses_its_colour_and_keeps_its_layout(source: str, expected: str):
         ('"an async function is awaited"', '"an async function is awaited"'),
         ('x: "AsyncLease | None"', 'x: "Lease | None"'),
         (r'"\nAsyncLease \\AsyncLease"', r'"\nLease \\Lease"'),
-        ("# see _async/lease.py: await lease.aclose()", "# see _sync/lease.py: lease.close()"),
+        ("# see _async/hold.py: await lease.aclose()", "# see _sync/hold.py: lease.close()"),
     ],
 )
 def test_strings_and_comments_follow_the_code(source: str, expected: str):

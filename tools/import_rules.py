@@ -25,11 +25,11 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("public API", ("dibs",)),
     (
         "internal interfaces",
-        ("dibs._wording", "dibs._interface", "dibs._diagnostics", "dibs._tally"),
+        ("dibs._key_texts", "dibs._internal_api", "dibs._doctor_api", "dibs._event_counting"),
     ),
     ("HTTP engine", ("dibs._http",)),
     ("clients", ("dibs._async", "dibs._sync")),
-    ("events, identity", ("dibs._events", "dibs._process")),
+    ("events, identity", ("dibs._events", "dibs._process_state")),
     ("tasks and threads", ("dibs._tasks", "dibs._threads")),
     ("transport", ("dibs._transport", "dibs._databases")),
     ("server launcher", ("dibs._server",)),
@@ -44,7 +44,13 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
 FACTS = {"dibs.errors", "dibs.events", "dibs.claims"}
 PUBLIC = {"dibs", *FACTS}
 INTERFACES = {
-    *("dibs._interface", "dibs._process", "dibs._wording", "dibs._diagnostics", "dibs._tally"),
+    *(
+        "dibs._internal_api",
+        "dibs._process_state",
+        "dibs._key_texts",
+        "dibs._doctor_api",
+        "dibs._event_counting",
+    ),
     "dibs._http",
 }
 """What integrations and commands may use of dibs beside its public API."""
@@ -53,7 +59,7 @@ USERS = {*PUBLIC, "dibs.integrations", "dibs.testing"}
 CLIENTS = {
     *("dibs._events", "dibs._transport", "dibs._databases", "dibs._server"),
     "dibs._core",
-    *("dibs._forks", "dibs._process", "dibs._system", *FACTS),
+    *("dibs._forks", "dibs._process_state", "dibs._system", *FACTS),
 }
 THREADS = {"dibs._locks", "dibs._system"}
 MAY_IMPORT: dict[str, set[str]] = {
@@ -68,17 +74,23 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dibs_torture": USERS,
     "local_line": set(),
     "dibs.integrations": {
-        *(*PUBLIC, "dibs._interface", "dibs._tally", "dibs._http", "dibs.testing")
+        *(*PUBLIC, "dibs._internal_api", "dibs._event_counting", "dibs._http", "dibs.testing")
     },
     "dibs.testing": {*PUBLIC, "dibs._server"},
     "dibs.__main__": {"dibs.cli"},
-    "dibs.cli": {*PUBLIC, "dibs._interface", "dibs._process", "dibs._wording"},
+    "dibs.cli": {*PUBLIC, "dibs._internal_api", "dibs._process_state", "dibs._key_texts"},
     "dibs.scheduler": PUBLIC,
-    "dibs.doctor": {*FACTS, "dibs._diagnostics"},
-    "dibs.console": {*PUBLIC, "dibs._interface", "dibs._process", "dibs._wording", "dibs._tally"},
+    "dibs.doctor": {*FACTS, "dibs._doctor_api"},
+    "dibs.console": {
+        *PUBLIC,
+        "dibs._internal_api",
+        "dibs._process_state",
+        "dibs._key_texts",
+        "dibs._event_counting",
+    },
     "dibs": {*FACTS, "dibs._async", "dibs._sync", "dibs._core"},
-    "dibs._wording": {"dibs._interface"},
-    "dibs._interface": {
+    "dibs._key_texts": {"dibs._internal_api"},
+    "dibs._internal_api": {
         "dibs.errors",
         "dibs._async",
         "dibs._sync",
@@ -88,9 +100,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "dibs._forks",
         "dibs._locks",
     },
-    "dibs._process": {"dibs._core", "dibs.events", "dibs._system"},
-    "dibs._tally": {"dibs.events", "dibs.errors", "dibs._forks"},
-    "dibs._diagnostics": {"dibs._transport", "dibs._server", "dibs._core"},
+    "dibs._process_state": {"dibs._core", "dibs.events", "dibs._system"},
+    "dibs._event_counting": {"dibs.events", "dibs.errors", "dibs._forks"},
+    "dibs._doctor_api": {"dibs._transport", "dibs._server", "dibs._core"},
     "dibs._http": {"dibs._core", "dibs._locks", "dibs.errors"},
     "dibs._async": {*CLIENTS, "dibs._tasks"},
     "dibs._sync": {*CLIENTS, "dibs._threads"},

@@ -8,11 +8,11 @@ from .errors import Busy, DibsError, Duplicate, LeaseLost, Mismatch, Unavailable
 if TYPE_CHECKING:
     from ._async.claim import AsyncClaim
     from ._async.client import AsyncDibs
-    from ._async.lease import AsyncLease
+    from ._async.hold import AsyncLease
     from ._core.lease import Holding
     from ._sync.claim import Claim
     from ._sync.client import Dibs
-    from ._sync.lease import Lease
+    from ._sync.hold import Lease
     from .events import Event
 
 __version__ = "0.1.0"
@@ -40,12 +40,12 @@ __all__ = [
 _MODULES = {
     "AsyncClaim": "_async.claim",
     "AsyncDibs": "_async.client",
-    "AsyncLease": "_async.lease",
+    "AsyncLease": "_async.hold",
     "Claim": "_sync.claim",
     "Dibs": "_sync.client",
     "Event": "events",
     "Holding": "_core.lease",
-    "Lease": "_sync.lease",
+    "Lease": "_sync.hold",
 }
 
 

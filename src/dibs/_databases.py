@@ -2,7 +2,7 @@
 
 No driver is imported here before a transaction of it is seen. A class translates: how a statement
 is executed, which dialect the database speaks, whether the transaction will commit, and how one
-learns that it has. What is executed is decided in `_core/done.py`. Methods of the classes for
+learns that it has. What is executed is decided in `_core/done_table.py`. Methods of the classes for
 asyncio return awaitables.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, cast
 
-from ._core.done import (
+from ._core.done_table import (
     NOT_THE_SAME,
     RecordAnswer,
     SqlDialect,

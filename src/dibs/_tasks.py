@@ -22,9 +22,9 @@ from ._core.keys import function_error
 from ._locks import Signal as ThreadSignal
 from ._locks import start_thread
 from ._system import monotonic
-from ._transport.gathering import LoopBinding, ends_task, running_loop, start_task
-from ._transport.gathering import gather_tasks as gather
-from ._transport.gathering import gather_tasks_until as gather_until
+from ._transport.concurrency import LoopBinding, ends_task, running_loop, start_task
+from ._transport.concurrency import gather_tasks as gather
+from ._transport.concurrency import gather_tasks_until as gather_until
 from ._transport.multiplexed import MultiplexedTransport as Transport
 from .errors import Unavailable, UsageError
 

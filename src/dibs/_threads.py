@@ -21,9 +21,9 @@ from ._core.keys import function_error
 from ._locks import Guard, Signal, start_thread, try_lock
 from ._system import monotonic
 from ._transport import redis_internals
-from ._transport.gathering import ends_thread as ends_task
-from ._transport.gathering import gather_in_turn as gather
-from ._transport.gathering import gather_threads_until as gather_until
+from ._transport.concurrency import ends_thread as ends_task
+from ._transport.concurrency import gather_in_turn as gather
+from ._transport.concurrency import gather_threads_until as gather_until
 from ._transport.pooled import PooledTransport as Transport
 from .errors import Unavailable, UsageError
 

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from dibs._interface import KeyInfo
+from dibs._internal_api import KeyInfo
 from dibs.cli import main
 from dibs.testing import Server
 from tests.cli.program import Terminal, environment, run

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dibs._interface import KEY_KINDS, KeyInfo, Permit
-from dibs.cli.offline import Completions
+from dibs._internal_api import KEY_KINDS, KeyInfo, Permit
+from dibs.cli.cron_and_sql import Completions
 from dibs.cli.program import (
     CLOSED_PIPE,
     COMMANDS,

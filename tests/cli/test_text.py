@@ -2,8 +2,8 @@
 
 import pytest
 
-from dibs._interface import MOST_SHOWN, KeyInfo, Permit, printable
-from dibs._wording import as_object, duration, facts, meaning, risk, row, size, who
+from dibs._internal_api import MOST_SHOWN, KeyInfo, Permit, printable
+from dibs._key_texts import as_object, duration, facts, meaning, risk, row, size, who
 from dibs.cli.terminal import plain
 from dibs.cli.watching import changes
 

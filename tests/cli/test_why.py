@@ -11,8 +11,8 @@ import pytest
 from redis import Redis
 
 from dibs import Dibs
-from dibs._interface import KeyInfo
-from dibs._wording import Facts, Place, advice, listed, next_steps, places_of
+from dibs._internal_api import KeyInfo
+from dibs._key_texts import Facts, Place, advice, listed, next_steps, places_of
 from dibs.testing import Child, Server, eventually
 from tests.cli.conftest import Shop
 from tests.cli.program import Done, run

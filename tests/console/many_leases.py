@@ -24,7 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from dibs import AsyncDibs, Dibs
-from dibs._interface import shorten
+from dibs._internal_api import shorten
 from dibs.console import console
 from dibs.integrations.prometheus import PrometheusListener
 from dibs.testing import Server, eventually

@@ -16,7 +16,7 @@ from dibs import AsyncDibs, Dibs, UsageError
 from dibs.console import console
 from dibs.console.asgi import STREAM_FOR
 from dibs.console.http import COOKIE
-from dibs.console.survey import state_of
+from dibs.console.key_rows import state_of
 from dibs.testing import Server
 from tests.console.asgi_client import Answer, request, scope_of, stream
 from tests.topologies import start_cluster
@@ -30,7 +30,7 @@ def in_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
 
     A stream lasts as in uvicorn.
     """
-    monkeypatch.setattr("dibs.console.survey.SAME_FOR", 0.0)
+    monkeypatch.setattr("dibs.console.key_rows.SAME_FOR", 0.0)
     monkeypatch.setattr("dibs.console.asgi.BRIEF", STREAM_FOR)
 
 
@@ -321,7 +321,7 @@ async def test_viewers_of_the_same_share_one_state(
         return original(*given)
 
     monkeypatch.setattr("dibs.console.asgi.state_of", counting)
-    monkeypatch.setattr("dibs.console.survey.SAME_FOR", 3600.0)
+    monkeypatch.setattr("dibs.console.key_rows.SAME_FOR", 3600.0)
 
     def may(scope: Any) -> bool:
         return any(value == b"operator=1" for _, value in scope["headers"])

@@ -4,7 +4,7 @@ import threading
 from typing import Any
 
 from dibs import Event
-from dibs._tally import Durations
+from dibs._event_counting import Durations
 from dibs.console.statistics import MOST_NAMES, MOST_OUTAGES, Statistics
 from dibs.errors import OTHER
 

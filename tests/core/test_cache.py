@@ -18,11 +18,11 @@ from dibs._core.cache import (
     read_stored,
     read_validity,
 )
+from dibs._core.claim import running_record
 from dibs._core.codec import FAILURE, JsonCodec, frame, loading_mark
 from dibs._core.lease import token_maker
-from dibs._core.once import running_record
 from dibs._core.options import CacheOptions, Settings
-from dibs._core.watch import Tracked, Watching
+from dibs._core.tracking import Tracked, Watching
 
 
 def kept(**options: Any) -> CacheOptions:

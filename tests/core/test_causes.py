@@ -15,7 +15,7 @@ from dibs._core.lease import (
     store_is_out,
 )
 from dibs._core.request import ErrorReply
-from dibs._transport.faults import cause_of
+from dibs._transport.connection_errors import cause_of
 from dibs.errors import Cause
 
 REDIS_6 = "ERR Error running script (call to f_0f): @user_script:6: @user_script: 6: -{} You can't"

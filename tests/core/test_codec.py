@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dibs._core.codec import JsonCodec, frame, make_codec, unframe
-from dibs._core.shapes import Shape, describe, returned_type
+from dibs._core.codec_types import Shape, describe, returned_type
 from dibs.errors import UsageError
 
 json_values = st.recursive(

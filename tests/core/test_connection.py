@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dibs._core.causes import cause_for
+from dibs._core.cluster_slots import asking
 from dibs._core.connection import (
     MOST_CLOSED,
     MOST_LOSSES,
@@ -33,7 +34,6 @@ from dibs._core.request import (
     can_end,
     pack,
 )
-from dibs._core.slots import asking
 
 BUDGET = 0.25
 SLICE = BUDGET / SLICES

@@ -7,17 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dibs._core.capabilities import Engine
-from dibs._core.lease import (
-    HoldCall,
-    LeaseState,
-    end_request,
-    free_request,
-    release_permit,
-    release_request,
-    shorten_permit,
-    shorten_request,
-)
-from dibs._core.once import (
+from dibs._core.claim import (
     COMPLETED,
     LARGEST_RESULT,
     MOST_KEPT,
@@ -38,6 +28,16 @@ from dibs._core.once import (
     running_record,
     warning_for,
     write_request,
+)
+from dibs._core.lease import (
+    HoldCall,
+    LeaseState,
+    end_request,
+    free_request,
+    release_permit,
+    release_request,
+    shorten_permit,
+    shorten_request,
 )
 from dibs._core.options import HoldOptions, Settings
 from dibs._core.request import ErrorReply, OddReply

@@ -3,9 +3,9 @@
 import pytest
 
 from dibs._core.capabilities import Engine, by_script
+from dibs._core.claim import complete_request
 from dibs._core.connection import worth_repeating
 from dibs._core.lease import acquire_request, release_request, shorten_request, value_request
-from dibs._core.once import complete_request
 from dibs._core.request import ErrorReply, Request, commands_in
 
 from .engines import ENGINES

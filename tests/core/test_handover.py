@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dibs._core.claim import encoded_note, read_record, running_record, since_in, with_note
 from dibs._core.lease import (
     HeldElsewhere,
     HoldCall,
@@ -21,7 +22,6 @@ from dibs._core.lease import (
     token_maker,
     with_secret_of,
 )
-from dibs._core.once import encoded_note, read_record, running_record, since_in, with_note
 from dibs._core.options import HoldOptions, Settings
 from dibs.errors import UsageError
 

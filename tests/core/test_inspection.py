@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from dibs._core.claim import done_record, running_record
 from dibs._core.codec import frame, loading_mark
 from dibs._core.inspection import (
     HEAD,
@@ -29,7 +30,6 @@ from dibs._core.inspection import (
     with_companions,
 )
 from dibs._core.lease import token_maker
-from dibs._core.once import done_record, running_record
 from dibs._core.request import ErrorReply
 
 NOW = 1_800_000_000.0

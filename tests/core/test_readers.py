@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dibs._core import cache, codec, inspection, lease, once, schedule, watch
+from dibs._core import cache, claim, codec, inspection, lease, schedule, tracking
 from dibs._core.connection import Outage, interpret
 from dibs._core.inspection import KeyReading, classify
 from dibs._core.request import OddReply, Reply
@@ -65,16 +65,20 @@ def readers(chance: random.Random, value: bytes) -> list[Callable[[], object]]:
     return [
         lambda: is_value(cache.read_reply([value, ttl], options, [b"0123456789abcdef"])),
         lambda: is_value(cache.read_lock([value, 5, chance.randrange(4), value], options)),
-        lambda: once.read_claim([value, ttl], b"x"),
-        lambda: (once.fingerprint_in(value), once.since_in(value), once.done_record(value, b"x")),
+        lambda: claim.read_claim([value, ttl], b"x"),
+        lambda: (
+            claim.fingerprint_in(value),
+            claim.since_in(value),
+            claim.done_record(value, b"x"),
+        ),
         lambda: lease.read_peek([value, ttl]),
         lambda: lease.read_acquire([[value, value], ttl], TOKEN),
         lambda: lease.read_permit([[value, ttl, value]], TOKEN),
         lambda: lease.read_resume([value, 1, value], OPTIONS[0]),
         lambda: schedule.read_look([value, 1731640000000], lambda each: each),
         lambda: schedule.read_record(value),
-        lambda: watch.read_notes(pairs, 1.0),
-        lambda: watch.read_push([b"invalidate", [value]]),
+        lambda: tracking.read_notes(pairs, 1.0),
+        lambda: tracking.read_push([b"invalidate", [value]]),
         lambda: classify("ns:", KeyReading(key, b"string", [ttl, value]), clock),
         lambda: classify("ns:", KeyReading(key, b"zset", [5, 2, pairs]), clock),
         lambda: inspection.with_companions(
@@ -114,7 +118,7 @@ def test_a_value_that_cannot_be_read_is_none(data: bytes) -> None:
 
 def test_a_note_that_is_no_text_is_shown_as_well_as_it_can_be() -> None:
     """The claim is done all the same."""
-    found = once.read_record(b"dibs1 done " + TOKEN + b" \xff 9b\nx", 5.0)
+    found = claim.read_record(b"dibs1 done " + TOKEN + b" \xff 9b\nx", 5.0)
     assert (found.state, found.note) == ("done", "\ufffd")
 
 

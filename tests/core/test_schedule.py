@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dibs import UsageError
+from dibs._core.cluster_slots import slot_of
 from dibs._core.keys import companion_key
 from dibs._core.options import Settings
 from dibs._core.request import OddReply
@@ -36,7 +37,6 @@ from dibs._core.schedule import (
     records_key,
     takes_fire,
 )
-from dibs._core.slots import slot_of
 
 SETTINGS = Settings(namespace="", on_outage="open")
 MINUTE = 60_000

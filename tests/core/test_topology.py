@@ -2,9 +2,7 @@
 
 import pytest
 
-from dibs._core.lease import store_is_out
-from dibs._core.request import ErrorReply
-from dibs._core.slots import (
+from dibs._core.cluster_slots import (
     Master,
     Reconnections,
     choose,
@@ -13,6 +11,8 @@ from dibs._core.slots import (
     reaction_to,
     read_master,
 )
+from dibs._core.lease import store_is_out
+from dibs._core.request import ErrorReply
 
 OLD = Master("10.0.0.1", 6379, 3)
 NEW = Master("10.0.0.2", 6379, 4)

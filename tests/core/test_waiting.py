@@ -2,7 +2,7 @@
 
 from dibs._core.lease import HoldCall
 from dibs._core.options import HoldOptions, Settings
-from dibs._core.watch import WaitingProcess, note_request, read_notes, unnote_request
+from dibs._core.tracking import WaitingProcess, note_request, read_notes, unnote_request
 
 OPTIONS = HoldOptions(Settings("shop:", "open"), ttl=5, wait=5)
 CALL = HoldCall(b"shop:k", "k", None, OPTIONS)

@@ -13,7 +13,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
 from dibs import Dibs
-from dibs._core.done import DIALECTS, PORTION, ddl
+from dibs._core.done_table import DIALECTS, PORTION, ddl
 from dibs.testing import Server
 from tests.databases.worlds import Database
 

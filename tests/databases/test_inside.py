@@ -19,7 +19,7 @@ import pytest
 from sqlalchemy import event
 
 from dibs import Dibs, Duplicate
-from dibs._core.done import DIALECTS, ddl
+from dibs._core.done_table import DIALECTS, ddl
 from dibs.testing import Server, aeventually
 from tests.databases.worlds import WORLDS, Database, World, settled, sqlite_database
 

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
 from dibs import AsyncDibs, Dibs, Duplicate, UsageError
-from dibs._core.done import DIALECTS
+from dibs._core.done_table import DIALECTS
 from dibs.testing import Server
 from tests.apps.postgres import Postgres
 from tests.databases.conftest import new_world

@@ -3,8 +3,8 @@
 import pytest
 
 from dibs import Dibs
+from dibs.doctor.gatherers import MOST, namespace_in
 from dibs.doctor.report import ReportStyle, as_text
-from dibs.doctor.server import MOST, namespace_in
 from dibs.testing import Server
 
 from .examining import examine, look

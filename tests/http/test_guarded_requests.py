@@ -10,8 +10,8 @@ from dibs import UsageError
 from dibs._http.bodies import drain, file_hash
 from dibs._http.policy import Policy, mark_guarded, unmark_guarded
 from dibs._http.responses import Recording
-from dibs.integrations._async.claims import how_it_ended
-from dibs.integrations._within import NotFinal, OpenTransaction
+from dibs.integrations._async.http_claims import how_it_ended
+from dibs.integrations._request_transaction import NotFinal, OpenTransaction
 
 REPLAYING = Policy(window=1, after="replay", store=(400, 409))
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from dibs import UsageError
-from dibs.integrations._async import claims as async_claims
-from dibs.integrations._sync import claims as sync_claims
+from dibs.integrations._async import http_claims as async_claims
+from dibs.integrations._sync import http_claims as sync_claims
 from dibs.testing import Server
 
 from .edges import OF_WSGI, opened

@@ -36,13 +36,13 @@ ALIVE = ("survived", "unreached", "unchanged")
 EQUAL = "equivalent"
 MODULES = [
     *(f"src/dibs/_core/{name}.py" for name in (
-        "connection", "multiplexer", "lease", "once", "cache", "schedule",
+        "connection", "multiplexer", "lease", "claim", "cache", "schedule",
     )),
     *(f"src/dibs/_async/{name}.py" for name in (
-        "leases", "claim", "loader", "values", "scheduled",
+        "lease_table", "claim", "cache_load", "cache_values", "scheduled",
     )),
     *(f"src/dibs/_http/{name}.py" for name in ("submission", "policy", "responses")),
-    "src/dibs/integrations/_async/claims.py",
+    "src/dibs/integrations/_async/http_claims.py",
 ]  # fmt: skip
 
 

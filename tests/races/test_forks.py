@@ -38,7 +38,7 @@ def fork_while_threads_count(kind: str) -> list[int]:
         return lambda: [listener.counter("hit", "user:*", guarded=None)(None) for _ in range(9)]
 
     def names() -> Callable[[], object]:
-        from dibs._tally import Names
+        from dibs._event_counting import Names
 
         known, numbers = Names(100_000), itertools.count()
         return lambda: [known(f"{next(numbers)}") for _ in range(9)]

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, Literal, NamedTuple
 
 from dibs import _databases
-from dibs._core.done import DIALECTS, TableRows
+from dibs._core.done_table import DIALECTS, TableRows
 from dibs._databases import CommitListener, End, Transaction
 
 from .system import CLOCK, PROCESS, Process

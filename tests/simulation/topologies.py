@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dibs._core.slots import SLOTS, slot_of
+from dibs._core.cluster_slots import SLOTS, slot_of
 
 from .network import Host
 from .server import Server

@@ -15,8 +15,8 @@ from dibs_torture import App
 from dibs_torture.asgi import Receive, Scope, Send
 
 from dibs import AsyncDibs
-from dibs._async import leases, renewer
-from dibs._core import once
+from dibs._async import lease_table, renewer
+from dibs._core import claim
 from dibs._http import policy, problems, responses, submission
 from dibs._http.submission import RequestFacts, RequestHeaders, Submitter
 from dibs.integrations import asgi
@@ -203,12 +203,12 @@ def _ending(forgotten: str) -> Alteration:
     """What was done is forgotten, if a write meets this."""
 
     def alter(patch: pytest.MonkeyPatch) -> None:
-        decide = leases.next_write
+        decide = lease_table.next_write
 
         def decided(record: Any, write: Any, met: Any) -> Any:
-            return once.LATE if met.what == forgotten else decide(record, write, met)
+            return claim.LATE if met.what == forgotten else decide(record, write, met)
 
-        patch.setattr(leases, "next_write", decided)
+        patch.setattr(lease_table, "next_write", decided)
 
     return alter
 

@@ -33,18 +33,18 @@ from .._core.codec import frame, packed
 from .._core.connection import Outage
 from .._core.options import OutagePolicy
 from .._core.request import Request
-from .._core.unit import Outcome, current, use
+from .._core.unit_of_work import Outcome, current, use
 from .._events import EventSink
 from .._system import random, time
 from .._tasks import Coalescer, Flight, monotonic
 from ..errors import Unavailable, UsageError
-from .batches import AsyncBatches
-from .leases import AsyncLeases
-from .loader import AsyncLoader, AsyncRefresher
+from .cache_load import AsyncLoader, AsyncRefresher
+from .cache_many import AsyncBatches
+from .cache_values import AsyncCacheMemory, AsyncFollower, AsyncReader, drop_flight
+from .lease_table import AsyncLeases
 from .spans import follow_in_span, join_in_span
 from .store import AsyncStore
-from .unit import AsyncEffect
-from .values import AsyncCacheMemory, AsyncFollower, AsyncReader, drop_flight
+from .unit_of_work import AsyncEffect
 
 _MOST_OUTDATED = 3
 """How often a claim finds another value whose tags were invalidated, before it waits."""

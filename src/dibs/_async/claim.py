@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .. import claims
 from .._core.causes import cause_for
+from .._core.claim import How, Left, encoded_note, framed, left_by, with_note
 from .._core.connection import Outage
 from .._core.keys import Seconds, fingerprint, milliseconds, seconds
 from .._core.lease import HoldCall, LeaseState, note_in, settle_request
-from .._core.once import How, Left, encoded_note, framed, left_by, with_note
 from .._core.options import ClaimOptions
-from .._core.unit import Unit, current, use
+from .._core.unit_of_work import Unit, current, use
 from .._events import EventSink
 from .._system import time
 from .._tasks import maybe_await, monotonic, must_await
 from ..errors import UsageError
 from .claim_within import AsyncClaimWithin
 from .entered import AsyncEntered
-from .lease import detach_lease, reattach
-from .leases import AsyncLeases
-from .within import AsyncRecording
+from .hold import detach_lease, reattach
+from .lease_table import AsyncLeases
+from .transaction import AsyncRecording
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
@@ -35,10 +35,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from .._core.capabilities import must_allow
-from .._core.done import Recorded, RefusedByTable
-from .._core.keys import Fields, Template, answering, expand
-from .._core.lease import UNGUARDED, HeldElsewhere, Holding
-from .._core.once import (
+from .._core.claim import (
     NO_PAYLOAD,
     ExistingClaim,
     Replay,
@@ -52,13 +49,16 @@ from .._core.once import (
     seems_dead,
     since_in,
 )
+from .._core.done_table import Recorded, RefusedByTable
+from .._core.keys import Fields, Template, answering, expand
+from .._core.lease import UNGUARDED, HeldElsewhere, Holding
 from .._core.options import HoldOptions
 from ..errors import Duplicate, LeaseLost, Mismatch
-from .lease import resume
-from .leases import NOT_OURS
-from .records import AsyncRecords, AsyncTableQuery
-from .unit import AsyncEnding, continued, pending, unit_of_claim
-from .within import AsyncWithin, open_writers
+from .committed_rows import AsyncRecords, AsyncTableQuery
+from .hold import resume
+from .lease_table import NOT_OURS
+from .transaction import AsyncWithin, open_writers
+from .unit_of_work import AsyncEnding, continued, pending, unit_of_claim
 
 _log = logging.getLogger("dibs")
 

@@ -19,6 +19,8 @@ from typing import (
 )
 
 from .. import errors
+from .._core.claim import NO_PAYLOAD, encoded_note
+from .._core.codec_types import returned_type
 from .._core.connection import DEFAULT_BUDGET, Limits
 from .._core.keys import (
     OnBusy,
@@ -35,7 +37,6 @@ from .._core.keys import (
     seconds,
 )
 from .._core.lease import HoldCall, Holding, secret_in
-from .._core.once import NO_PAYLOAD, encoded_note
 from .._core.options import (
     ClaimKeywords,
     ClaimOptions,
@@ -54,25 +55,24 @@ from .._core.options import (
     takes,
 )
 from .._core.schedule import ScheduleKeywords, ScheduleOptions
-from .._core.shapes import returned_type
-from .._core.unit import current, use
+from .._core.unit_of_work import current, use
 from .._events import EventSink
 from .._forks import reopen_after_fork
 from .._tasks import check_function, monotonic, must_await
 from ..errors import UsageError
 from ..events import Listener
 from .cache import AsyncCache
-from .cached import AsyncCaching
+from .cached_functions import AsyncCaching
 from .claim import AsyncClaiming, ClaimCall, once
+from .hold import AsyncHold, AsyncLease, exclusive
 from .leader import AsyncLeadership, leader_name
-from .lease import AsyncHold, AsyncLease, exclusive
-from .leases import AsyncLeases, peek
+from .lease_table import AsyncLeases, peek
 from .scheduled import AsyncScheduledFunction, AsyncScheduler, register
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, AsyncStore
 from .throttle import AsyncCounting
-from .unit import after_commit, check_until, take
-from .within import AsyncWithin
+from .transaction import AsyncWithin
+from .unit_of_work import after_commit, check_until, take
 
 if TYPE_CHECKING:
     from .inspector import AsyncInspector

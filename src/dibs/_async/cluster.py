@@ -9,16 +9,7 @@ from itertools import repeat
 from typing import Any
 
 from .._core.capabilities import Engine, common_engine
-from .._core.connection import (
-    Breaker,
-    Limits,
-    Outage,
-    TimeLimit,
-    interpret,
-    worth_repeating,
-)
-from .._core.request import ErrorReply, Request, first_error
-from .._core.slots import (
+from .._core.cluster_slots import (
     ASK_SLOTS,
     SLOTS,
     Ask,
@@ -37,7 +28,16 @@ from .._core.slots import (
     where_to_ask,
     with_host,
 )
-from .._core.watch import Tracked, Watching, read_watch, watch_request
+from .._core.connection import (
+    Breaker,
+    Limits,
+    Outage,
+    TimeLimit,
+    interpret,
+    worth_repeating,
+)
+from .._core.request import ErrorReply, Request, first_error
+from .._core.tracking import Tracked, Watching, read_watch, watch_request
 from .._forks import reopen_after_fork
 from .._tasks import (
     Background,

@@ -6,7 +6,7 @@ from .._core.capabilities import Engine
 from .._core.causes import cause_for
 from .._core.connection import Breaker, Outage
 from .._core.request import Request
-from .._core.watch import Tracked, Watching
+from .._core.tracking import Tracked, Watching
 from .._transport.base import Wake
 
 _CAUSE = cause_for("disabled")

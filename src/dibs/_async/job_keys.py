@@ -22,7 +22,7 @@ from .._core.options import HoldOptions, Settings
 from .._core.request import Request, pack
 from .._tasks import monotonic
 from ..errors import Unavailable, UsageError
-from .leases import AsyncLeases
+from .lease_table import AsyncLeases
 
 
 class AsyncJobKeys:

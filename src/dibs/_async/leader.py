@@ -10,8 +10,8 @@ from .._core.options import HoldOptions
 from .._tasks import monotonic, sleep
 from ..errors import Unavailable, UsageError
 from .entered import AsyncEntered
-from .lease import AsyncHold, AsyncLease, busy_error
-from .leases import AsyncLeases
+from .hold import AsyncHold, AsyncLease, busy_error
+from .lease_table import AsyncLeases
 
 _log = logging.getLogger("dibs")
 

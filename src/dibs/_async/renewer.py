@@ -12,6 +12,7 @@ from typing import Any
 
 from .._core.capabilities import Engine, must_allow
 from .._core.causes import cause_for
+from .._core.claim import complete_request, read_complete
 from .._core.connection import Outage
 from .._core.keys import milliseconds
 from .._core.lease import (
@@ -21,7 +22,6 @@ from .._core.lease import (
     read_extend,
     value_request,
 )
-from .._core.once import complete_request, read_complete
 from .._core.request import Request
 from .._events import EventSink
 from .._tasks import Background, Deadlines, Guard, LoopWatch, Signal, monotonic

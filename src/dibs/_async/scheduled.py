@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 from .._core.causes import cause_for
+from .._core.claim import How, is_fire_over
 from .._core.connection import Outage
 from .._core.keys import expand, milliseconds
 from .._core.lease import HoldCall, Holding, LeaseState, Won, read_acquire
-from .._core.once import How, is_fire_over
 from .._core.options import Settings
 from .._core.request import Reply, Request
 from .._core.schedule import (
@@ -44,8 +44,8 @@ from .._tasks import BackgroundTasks, Guard, Signal, ends_task, maybe_await, mon
 from ..errors import LeaseLost, Unavailable, UsageError
 from ..events import Kind
 from .entered import AsyncEntered
-from .lease import AsyncHold, AsyncLease
-from .leases import AsyncLeases
+from .hold import AsyncHold, AsyncLease
+from .lease_table import AsyncLeases
 from .spans import run_in_span
 
 R = TypeVar("R")

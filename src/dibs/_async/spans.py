@@ -13,8 +13,8 @@ from .._events import EventSink, Origins
 from .._tasks import Flight, current_flight, is_cancellation, monotonic
 from ..errors import Busy, Duplicate, LeaseLost, Mismatch, Unavailable
 from .claim import AsyncClaim, AsyncClaiming
-from .lease import AsyncHold, AsyncLease
-from .leases import AsyncLeases
+from .hold import AsyncHold, AsyncLease
+from .lease_table import AsyncLeases
 
 _OUTCOMES: tuple[tuple[type[BaseException], str], ...] = (
     (Busy, "busy"),

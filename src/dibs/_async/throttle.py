@@ -35,7 +35,7 @@ from .._core.throttle import (
 from .._system import time
 from .._tasks import check_function, maybe_await, monotonic, must_await, sleep
 from ..errors import Busy, UsageError
-from .leases import AsyncLeases
+from .lease_table import AsyncLeases
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from .keys import Template, companion_key, expand, roots_of
 from .lease import ANOTHER_TYPE
 from .options import CacheOptions, Settings
 from .request import SIZE, OddReply, Reply, Request, pack, parts_in
-from .watch import Tracked, Watching, read_watch
+from .tracking import Tracked, Watching, read_watch
 
 
 class Waiting(Protocol):

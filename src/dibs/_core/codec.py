@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol, cast
 
 from ..errors import UsageError
-from .converters import ANYTHING, JsonValue
-from .shapes import shape_of
+from .codec_converters import ANYTHING, JsonValue
+from .codec_types import shape_of
 
 MAGIC = b"dibs1"
 MARK = b"dibs1 ~"

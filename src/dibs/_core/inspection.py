@@ -10,15 +10,15 @@ from ..errors import UsageError
 from .cache import load_lock_key
 from .capabilities import Engine, run_whole_script
 from .causes import cause_for
+from .claim import read_record, since_in
 from .codec import FAILURE, MARK, unframe
 from .connection import Outage
 from .keys import companion_key, hash_tag, is_text
 from .lease import holder_in, note_in, parts_of, release_request, secret_of, worker_in
-from .once import read_record, since_in
 from .request import ErrorReply, OddReply, Reply, Request, pack
 from .schedule import KEPT_MS, NEW, read_last, records_key
 from .schedule import read_record as read_fire
-from .watch import WaitingProcess, notes_request, read_notes
+from .tracking import WaitingProcess, notes_request, read_notes
 
 KeyKind = Literal[
     "lease", "permits", "claim", "done", "cached", "lock", "schedule", "history", "rate", "waiters",

@@ -13,10 +13,10 @@ again, and another job may have its key. If the worker goes on all the same, it 
 from typing import Literal, NamedTuple
 
 from .capabilities import run_script, run_whole_script
+from .claim import NO_PAYLOAD, done_record, read_record, running_record
 from .codec import frame, unframe
 from .inspection import KeyInfo
 from .lease import FETCHED, parts_of, secret_of
-from .once import NO_PAYLOAD, done_record, read_record, running_record
 from .request import Reply, Request, pack
 
 HEARTBEAT = "job:worker:"

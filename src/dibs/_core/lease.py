@@ -13,7 +13,7 @@ from .causes import code_of_reply
 from .keys import companion_key, milliseconds, public_name
 from .options import HoldOptions
 from .request import SIZE, ErrorReply, OddReply, Reply, Request, pack, parts_in
-from .unit import Unit
+from .unit_of_work import Unit
 
 FENCE_LIFE = 3600.0
 """How long a fence counter outlives its lease, in seconds."""

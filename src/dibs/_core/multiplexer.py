@@ -1,7 +1,7 @@
 """The state machine of the asyncio connection: the requests of many tasks on one connection.
 
 `Multiplexer` has the connections to one server; the requests on one of them are its `Channel` (see
-`request.py`). See `connection.py` for the rules that threads share.
+`_core/request.py`). See `_core/connection.py` for the rules that threads share.
 """
 
 from collections.abc import Callable

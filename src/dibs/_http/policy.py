@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypeVar, cast
 
+from .._core.claim import How
 from .._core.keys import Seconds, seconds
 from .._core.keywords import TypedDict, refuse_unknown
-from .._core.once import How
 from .._core.options import After, ClaimOptions, OnError, OutagePolicy
 from ..errors import UsageError
 from .bodies import BODY_LIMIT, BODY_TIMEOUT, SPOOL_LIMIT, Spool, spool_of

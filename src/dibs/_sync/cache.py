@@ -34,18 +34,18 @@ from .._core.codec import frame, packed
 from .._core.connection import Outage
 from .._core.options import OutagePolicy
 from .._core.request import Request
-from .._core.unit import Outcome, current, use
+from .._core.unit_of_work import Outcome, current, use
 from .._events import EventSink
 from .._system import random, time
 from .._threads import Coalescer, Flight, monotonic
 from ..errors import Unavailable, UsageError
-from .batches import Batches
-from .leases import Leases
-from .loader import Loader, Refresher
+from .cache_load import Loader, Refresher
+from .cache_many import Batches
+from .cache_values import CacheMemory, Follower, Reader, drop_flight
+from .lease_table import Leases
 from .spans import follow_in_span, join_in_span
 from .store import Store
-from .unit import Effect
-from .values import CacheMemory, Follower, Reader, drop_flight
+from .unit_of_work import Effect
 
 _MOST_OUTDATED = 3
 """How often a claim finds another value whose tags were invalidated, before it waits."""

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .. import claims
 from .._core.causes import cause_for
+from .._core.claim import How, Left, encoded_note, framed, left_by, with_note
 from .._core.connection import Outage
 from .._core.keys import Seconds, fingerprint, milliseconds, seconds
 from .._core.lease import HoldCall, LeaseState, note_in, settle_request
-from .._core.once import How, Left, encoded_note, framed, left_by, with_note
 from .._core.options import ClaimOptions
-from .._core.unit import Unit, current, use
+from .._core.unit_of_work import Unit, current, use
 from .._events import EventSink
 from .._system import time
 from .._threads import maybe_await, monotonic, must_await
 from ..errors import UsageError
 from .claim_within import ClaimWithin
 from .entered import Entered
-from .lease import detach_lease, reattach
-from .leases import Leases
-from .within import Recording
+from .hold import detach_lease, reattach
+from .lease_table import Leases
+from .transaction import Recording
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
@@ -36,10 +36,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from .._core.capabilities import must_allow
-from .._core.done import Recorded, RefusedByTable
-from .._core.keys import Fields, Template, answering, expand
-from .._core.lease import UNGUARDED, HeldElsewhere, Holding
-from .._core.once import (
+from .._core.claim import (
     NO_PAYLOAD,
     ExistingClaim,
     Replay,
@@ -53,13 +50,16 @@ from .._core.once import (
     seems_dead,
     since_in,
 )
+from .._core.done_table import Recorded, RefusedByTable
+from .._core.keys import Fields, Template, answering, expand
+from .._core.lease import UNGUARDED, HeldElsewhere, Holding
 from .._core.options import HoldOptions
 from ..errors import Duplicate, LeaseLost, Mismatch
-from .lease import resume
-from .leases import NOT_OURS
-from .records import Records, TableQuery
-from .unit import Ending, continued, pending, unit_of_claim
-from .within import Within, open_writers
+from .committed_rows import Records, TableQuery
+from .hold import resume
+from .lease_table import NOT_OURS
+from .transaction import Within, open_writers
+from .unit_of_work import Ending, continued, pending, unit_of_claim
 
 _log = logging.getLogger("dibs")
 

@@ -5,12 +5,20 @@ import logging
 from types import TracebackType
 from typing import Any
 
-from .._core.done import OpenElsewhere, Ours, RecordAnswer, Recorded, RefusedByTable, ddl, undo
-from .._core.once import Replay
+from .._core.claim import Replay
+from .._core.done_table import (
+    OpenElsewhere,
+    Ours,
+    RecordAnswer,
+    Recorded,
+    RefusedByTable,
+    ddl,
+    undo,
+)
 from .._databases import django, transaction_of
 from .._threads import monotonic, sleep
 from ..errors import UsageError
-from .within import (
+from .transaction import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     Recording,

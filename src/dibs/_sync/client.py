@@ -20,6 +20,8 @@ from typing import (
 )
 
 from .. import errors
+from .._core.claim import NO_PAYLOAD, encoded_note
+from .._core.codec_types import returned_type
 from .._core.connection import DEFAULT_BUDGET, Limits
 from .._core.keys import (
     OnBusy,
@@ -36,7 +38,6 @@ from .._core.keys import (
     seconds,
 )
 from .._core.lease import HoldCall, Holding, secret_in
-from .._core.once import NO_PAYLOAD, encoded_note
 from .._core.options import (
     ClaimKeywords,
     ClaimOptions,
@@ -55,25 +56,24 @@ from .._core.options import (
     takes,
 )
 from .._core.schedule import ScheduleKeywords, ScheduleOptions
-from .._core.shapes import returned_type
-from .._core.unit import current, use
+from .._core.unit_of_work import current, use
 from .._events import EventSink
 from .._forks import reopen_after_fork
 from .._threads import check_function, monotonic, must_await
 from ..errors import UsageError
 from ..events import Listener
 from .cache import Cache
-from .cached import Caching
+from .cached_functions import Caching
 from .claim import Claiming, ClaimCall, once
+from .hold import Hold, Lease, exclusive
 from .leader import Leadership, leader_name
-from .lease import Hold, Lease, exclusive
-from .leases import Leases, peek
+from .lease_table import Leases, peek
 from .scheduled import ScheduledFunction, Scheduler, register
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, Store
 from .throttle import Counting
-from .unit import after_commit, check_until, take
-from .within import Within
+from .transaction import Within
+from .unit_of_work import after_commit, check_until, take
 
 if TYPE_CHECKING:
     from .inspector import Inspector

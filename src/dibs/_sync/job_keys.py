@@ -23,7 +23,7 @@ from .._core.options import HoldOptions, Settings
 from .._core.request import Request, pack
 from .._threads import monotonic
 from ..errors import Unavailable, UsageError
-from .leases import Leases
+from .lease_table import Leases
 
 
 class JobKeys:

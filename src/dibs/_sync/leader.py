@@ -11,8 +11,8 @@ from .._core.options import HoldOptions
 from .._threads import monotonic, sleep
 from ..errors import Unavailable, UsageError
 from .entered import Entered
-from .lease import Hold, Lease, busy_error
-from .leases import Leases
+from .hold import Hold, Lease, busy_error
+from .lease_table import Leases
 
 _log = logging.getLogger("dibs")
 

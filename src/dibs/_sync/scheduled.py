@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 from .._core.causes import cause_for
+from .._core.claim import How, is_fire_over
 from .._core.connection import Outage
 from .._core.keys import expand, milliseconds
 from .._core.lease import HoldCall, Holding, LeaseState, Won, read_acquire
-from .._core.once import How, is_fire_over
 from .._core.options import Settings
 from .._core.request import Reply, Request
 from .._core.schedule import (
@@ -45,8 +45,8 @@ from .._threads import BackgroundTasks, Guard, Signal, ends_task, maybe_await, m
 from ..errors import LeaseLost, Unavailable, UsageError
 from ..events import Kind
 from .entered import Entered
-from .lease import Hold, Lease
-from .leases import Leases
+from .hold import Hold, Lease
+from .lease_table import Leases
 from .spans import run_in_span
 
 R = TypeVar("R")

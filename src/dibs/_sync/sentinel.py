@@ -17,9 +17,7 @@ from typing import Any
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 from redis.sentinel import MasterNotFoundError
 
-from .._core.connection import Outage, interpret
-from .._core.request import PARSER_ERRORS
-from .._core.slots import (
+from .._core.cluster_slots import (
     ASK_AFTER_FAILURE,
     CHANNELS,
     LOOK_EVERY,
@@ -29,6 +27,8 @@ from .._core.slots import (
     is_master,
     read_master,
 )
+from .._core.connection import Outage, interpret
+from .._core.request import PARSER_ERRORS
 from .._forks import reopen_after_fork
 from .._threads import (
     Background,
@@ -42,7 +42,7 @@ from .._threads import (
     redis,
     shutdown,
 )
-from .._transport.faults import CONNECTION_ERRORS
+from .._transport.connection_errors import CONNECTION_ERRORS
 from .._transport.targets import Address, SentinelService
 from ..errors import UsageError
 

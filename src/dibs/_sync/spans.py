@@ -14,8 +14,8 @@ from .._events import EventSink, Origins
 from .._threads import Flight, current_flight, is_cancellation, monotonic
 from ..errors import Busy, Duplicate, LeaseLost, Mismatch, Unavailable
 from .claim import Claim, Claiming
-from .lease import Hold, Lease
-from .leases import Leases
+from .hold import Hold, Lease
+from .lease_table import Leases
 
 _OUTCOMES: tuple[tuple[type[BaseException], str], ...] = (
     (Busy, "busy"),

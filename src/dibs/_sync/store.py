@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .._core.capabilities import Engine, ScriptMemory, by_script, with_scripts, with_scripts_once
 from .._core.causes import cause_for
+from .._core.cluster_slots import Reaction, Reconnections, reaction_to
 from .._core.connection import Limits, Outage, protocol_error
 from .._core.lease import SetExpiry, mistake, store_is_out
 from .._core.options import OutagePolicy
 from .._core.request import Request, deciding_error
-from .._core.slots import Reaction, Reconnections, reaction_to
 from .._events import EventSink, OutageLog
 from .._threads import LoopBinding, Transport, monotonic, redis
 from .._transport.targets import Address, Cluster, Embedded, SentinelService, parse_target

@@ -36,7 +36,7 @@ from .._core.throttle import (
 from .._system import time
 from .._threads import check_function, maybe_await, monotonic, must_await, sleep
 from ..errors import Busy, UsageError
-from .leases import Leases
+from .lease_table import Leases
 
 P = ParamSpec("P")
 T = TypeVar("T")

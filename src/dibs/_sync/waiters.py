@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from .._core.connection import Outage
 from .._core.lease import HoldCall, Holding, count_request, has_changed, is_full
-from .._core.watch import NOTE_EVERY, Pushes, Watching, note_request, unnote_request
+from .._core.tracking import NOTE_EVERY, Pushes, Watching, note_request, unnote_request
 from .._system import time
 from .._threads import Guard, Signal, current_loop, monotonic
 from .store import Store

@@ -11,7 +11,7 @@ from .._core.capabilities import Engine, Negotiation
 from .._core.causes import cause_for
 from .._core.connection import Breaker, Limits
 from .._core.request import Reply, Request
-from .._core.watch import read_push
+from .._core.tracking import read_push
 from .._forks import reopen_after_fork
 from .._locks import Guard
 from ..errors import Cause

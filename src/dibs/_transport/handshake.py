@@ -9,7 +9,7 @@ from .._core.connection import Limits
 from .._core.request import ClientInfo
 from .._system import monotonic
 from . import redis_internals
-from .faults import (
+from .connection_errors import (
     CONNECTION_ERRORS,
     is_closed_by_server,
     is_hello_refused,

@@ -28,7 +28,7 @@ from .._core.request import (
     reply_parser,
     together,
 )
-from .._core.watch import (
+from .._core.tracking import (
     Tracked,
     Watching,
     read_tracked,
@@ -42,8 +42,8 @@ from .._system import monotonic
 from ..errors import Cause, DibsError, UsageError
 from . import redis_internals
 from .base import BaseTransport, Wake, Watchers, is_readable, unsent_bytes
-from .faults import cause_of, settings_error
-from .gathering import check_loop, no_loop_error, start_task
+from .concurrency import check_loop, no_loop_error, start_task
+from .connection_errors import cause_of, settings_error
 from .handshake import open_async
 from .targets import Address
 

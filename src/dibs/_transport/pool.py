@@ -36,7 +36,7 @@ from .._locks import Guard, Signal, start_thread
 from .._system import monotonic
 from . import redis_internals
 from .base import is_readable, unsent_bytes
-from .faults import cause_of
+from .connection_errors import cause_of
 
 # ---- one connection
 

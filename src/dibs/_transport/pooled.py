@@ -26,12 +26,12 @@ from .._core.connection import (
     unserved,
 )
 from .._core.request import REPEATED, Request, apart, can_end, kill_request, together
-from .._core.watch import Tracked, Watching, read_watch, untracked, watch_request
+from .._core.tracking import Tracked, Watching, read_watch, untracked, watch_request
 from .._locks import Guard, Signal, start_thread
 from .._system import monotonic
 from ..errors import Cause, DibsError, UsageError
 from .base import BaseTransport, Wake, Watchers
-from .faults import CONNECTION_ERRORS, cause_of, settings_error
+from .connection_errors import CONNECTION_ERRORS, cause_of, settings_error
 from .handshake import open_for_threads
 from .pool import MOST_IDLE, Opening, Pool, PoolTimeout, Silent, ThreadConnection
 from .subscriber import Subscriber

@@ -9,11 +9,11 @@ import hiredis
 from .._core.capabilities import NO_OP
 from .._core.connection import TimeLimit
 from .._core.request import Reply, Request
-from .._core.watch import Tracked, read_tracked, tracked
+from .._core.tracking import Tracked, read_tracked, tracked
 from .._locks import Guard, Signal, start_thread
 from .._system import monotonic
 from .base import Watchers
-from .faults import CONNECTION_ERRORS
+from .connection_errors import CONNECTION_ERRORS
 from .pool import Silent, ThreadConnection
 
 _PING_AFTER = 4

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from .. import Dibs
-from .._interface import KeyInfo, exactly, inspector, is_shortened, shorten
+from .._internal_api import KeyInfo, exactly, inspector, is_shortened, shorten
 from ..errors import Unavailable, UsageError
 
 if TYPE_CHECKING:
-    from .._interface import Inspector
+    from .._internal_api import Inspector
 
 C = TypeVar("C")
 

@@ -8,9 +8,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from .. import Dibs
-from .._interface import KeyInfo, ReleaseOutcome, exactly, inspector, is_shortened, printable
-from .._process import alive
-from .._wording import (
+from .._internal_api import KeyInfo, ReleaseOutcome, exactly, inspector, is_shortened, printable
+from .._key_texts import (
     Facts,
     Place,
     advice,
@@ -26,12 +25,13 @@ from .._wording import (
     reason_object,
     risk,
 )
+from .._process_state import alive
 from ..errors import UsageError
 from .connecting import add_key, add_server, connected, find_key
 from .terminal import Terminal, can_ask, default_terminal
 
 if TYPE_CHECKING:
-    from .._interface import Inspector
+    from .._internal_api import Inspector
 
 MOST = 5
 """Keys that are shown, where several end alike."""

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._interface import KEY_KINDS, KeyInfo, Page, inspector, printable
-from .._wording import HEADINGS, as_object, counted, is_stuck, row
+from .._internal_api import KEY_KINDS, KeyInfo, Page, inspector, printable
+from .._key_texts import HEADINGS, as_object, counted, is_stuck, row
 from .connecting import add_server, add_show_keys, connected
 from .terminal import LongTable, Terminal, as_json, default_terminal
 
 if TYPE_CHECKING:
-    from .._interface import Inspector
+    from .._internal_api import Inspector
 
 MOST_LISTED = 1000
 _ORDER: dict[str, Callable[[KeyInfo], Any]] = {

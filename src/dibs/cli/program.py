@@ -38,11 +38,11 @@ COMMANDS = (
     Command("release", "free a key that is stuck", "dibs.cli.keys"),
     Command("invalidate", "delete a cached value, or all with a tag", "dibs.cli.keys"),
     Command("run", "run a program while no other machine does", "dibs.cli.running"),
-    Command("schedule", "when a cron expression fires next", "dibs.cli.offline"),
+    Command("schedule", "when a cron expression fires next", "dibs.cli.cron_and_sql"),
     Command("doctor", "examine the server; a fix for each finding", "dibs.doctor"),
     Command("console", "the same as a page in a browser", "dibs.console.command"),
-    Command("sql", "print SQL for the table of within=", "dibs.cli.offline"),
-    Command("completion", "print completion for bash, zsh or fish", "dibs.cli.offline"),
+    Command("sql", "print SQL for the table of within=", "dibs.cli.cron_and_sql"),
+    Command("completion", "print completion for bash, zsh or fish", "dibs.cli.cron_and_sql"),
 )
 
 

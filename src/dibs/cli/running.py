@@ -15,8 +15,8 @@ from time import monotonic
 from typing import Protocol, cast
 
 from .. import AsyncDibs, Busy, Duplicate, LeaseLost, Unavailable
-from .._interface import ended_with_parent, printable
-from .._process import process_name
+from .._internal_api import ended_with_parent, printable
+from .._process_state import process_name
 from ..errors import duration_text
 from .command_tree import KILL_ALL, can_own_tree, command_tree
 from .connecting import add_server, client

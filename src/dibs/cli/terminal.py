@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 from unicodedata import category, east_asian_width
 
-from .._interface import printable
+from .._internal_api import printable
 
 RIGHT = {"LEFT", "AGE", "SIZE", "OPS/S", "P50", "P95", "P99", "MAX", "RATIO"}
 """Columns that are aligned on the right."""

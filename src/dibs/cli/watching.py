@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from .._interface import KeyInfo, inspector
-from .._wording import (
+from .._internal_api import KeyInfo, inspector
+from .._key_texts import (
     HEADINGS,
     as_object,
     counted,
@@ -25,7 +25,7 @@ from .listing import Listing, add_filters, missing, ordered, read, remarks, want
 from .terminal import Terminal, default_terminal, rich_table, width
 
 if TYPE_CHECKING:
-    from .._interface import Inspector
+    from .._internal_api import Inspector
 
 SHORTEST, LONGEST = 0.2, 86_400.0
 

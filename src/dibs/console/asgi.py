@@ -9,9 +9,9 @@ from contextlib import suppress
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, cast
 
-from .._interface import ServerInfo, inspector
-from .._process import alive, process_state
-from .._wording import Place, found_at
+from .._internal_api import ServerInfo, inspector
+from .._key_texts import Place, found_at
+from .._process_state import alive, process_state
 from ..errors import DibsError, UsageError
 from .http import (
     EVENTS,
@@ -35,8 +35,7 @@ from .http import (
     respond,
     wanted_release,
 )
-from .statistics import Statistics, statistics_of
-from .survey import (
+from .key_rows import (
     COUNT,
     FACTS_EVERY,
     MOST_LOOKED,
@@ -49,6 +48,7 @@ from .survey import (
     view_of,
     why_failed,
 )
+from .statistics import Statistics, statistics_of
 
 if TYPE_CHECKING:
     from .. import AsyncDibs, Dibs

@@ -21,7 +21,7 @@ from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from .. import Dibs, DibsError
-from .._interface import Guard, printable, start_thread
+from .._internal_api import Guard, printable, start_thread
 from .http import ConsoleResponse, sentence
 from .wsgi import Environ, StartResponse, WsgiConsole
 

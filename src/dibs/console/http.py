@@ -10,8 +10,8 @@ from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from .._interface import shorten
-from .._wording import Facts, advice, listed, next_steps
+from .._internal_api import shorten
+from .._key_texts import Facts, advice, listed, next_steps
 from ..errors import UsageError
 
 HOST: Literal["host"] = "host"

@@ -10,8 +10,8 @@ from collections import deque
 from time import time
 from typing import Any
 
-from .._process import add_listener, listeners_of
-from .._tally import Durations, Observer, Series, Tally
+from .._event_counting import Durations, Observer, Series, Tally
+from .._process_state import add_listener, listeners_of
 from ..events import KINDS, MEASURES, Event, EventKey, Kind, Quantity, has_answered
 
 MOST_NAMES = 100

@@ -7,9 +7,9 @@ from http import HTTPStatus
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, cast
 
-from .._interface import RenewedLock, ServerInfo, inspector, try_lock
-from .._process import alive, process_state
-from .._wording import Place, found_at
+from .._internal_api import RenewedLock, ServerInfo, inspector, try_lock
+from .._key_texts import Place, found_at
+from .._process_state import alive, process_state
 from ..errors import DibsError, UsageError
 from .http import (
     FORBIDDEN,
@@ -29,8 +29,7 @@ from .http import (
     respond,
     wanted_release,
 )
-from .statistics import Statistics, statistics_of
-from .survey import (
+from .key_rows import (
     COUNT,
     FACTS_EVERY,
     MOST_LOOKED,
@@ -41,6 +40,7 @@ from .survey import (
     view_of,
     why_failed,
 )
+from .statistics import Statistics, statistics_of
 
 if TYPE_CHECKING:
     from .. import Dibs

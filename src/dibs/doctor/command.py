@@ -14,7 +14,7 @@ from typing import TextIO
 
 import redis
 
-from .._diagnostics import (
+from .._doctor_api import (
     DEFAULT_BUDGET,
     Address,
     Cluster,
@@ -38,8 +38,7 @@ from .facts import (
     TargetFacts,
     TargetKind,
 )
-from .report import ReportStyle, as_text, exit_code, findings, report_json
-from .server import (
+from .gatherers import (
     ClockGatherer,
     KeyScanner,
     SeedGatherer,
@@ -47,6 +46,7 @@ from .server import (
     ServerGatherer,
     primary_of,
 )
+from .report import ReportStyle, as_text, exit_code, findings, report_json
 
 TIME_LIMIT = 2.2
 """Seconds for everything; a process has to start and to print as well."""

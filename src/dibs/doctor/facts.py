@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .._diagnostics import DEFAULT_BUDGET, OLDEST, Engine
+from .._doctor_api import DEFAULT_BUDGET, OLDEST, Engine
 
 TargetKind = Literal["server", "cluster", "sentinel", "embedded"]
 CommandRight = Literal["allowed", "denied", "missing"]

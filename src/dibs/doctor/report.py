@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-from .._diagnostics import printable
+from .._doctor_api import printable
 from .facts import (
     ORDER,
     UNREACHABLE,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from .._diagnostics import Engine, ErrorReply, Reply, code_of_reply, pack
+from .._doctor_api import Engine, ErrorReply, Reply, code_of_reply, pack
 from .facts import CommandRight, ServerFacts
 
 _NO_SCRIPT = "0" * 40

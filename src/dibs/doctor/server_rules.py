@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from math import ceil
 
-from .._diagnostics import MOST_APART_MS
+from .._doctor_api import MOST_APART_MS
 from .facts import (
     CommandRight,
     Examination,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from .._diagnostics import SLOTS
+from .._doctor_api import SLOTS
 from .facts import (
     ClusterNode,
     ConnectionFailure,

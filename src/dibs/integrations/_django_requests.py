@@ -36,7 +36,7 @@ from .._http.submission import (
     submission_of,
     too_large,
 )
-from .._interface import fingerprint
+from .._internal_api import fingerprint
 from .wsgi import RequestBody
 
 

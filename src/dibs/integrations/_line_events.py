@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 from .. import DibsError
-from .._interface import Guard, fork_safe_lock
+from .._internal_api import Guard, fork_safe_lock
 from ..errors import UsageError
 from . import needs
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from .._http.policy import Policy
 from .._http.responses import Completion, RawHeaders, Recording
-from ._sync.claims import end_claim
+from ._sync.http_claims import end_claim
 
 if TYPE_CHECKING:
-    from .._interface import Claim
+    from .._internal_api import Claim
 
 StartResponse = Callable[..., Callable[[bytes], object]]
 _END: Any = object()

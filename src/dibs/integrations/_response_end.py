@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from .._http.policy import Policy
 from .._http.responses import Completion, Recording
-from .._interface import HoldKeywords
+from .._internal_api import HoldKeywords
 from ..errors import LeaseLost, UsageError
-from ._async.claims import end_claim, how_it_ended
-from ._within import STREAMED, OpenTransaction, warn_of_success
+from ._async.http_claims import end_claim, how_it_ended
+from ._request_transaction import STREAMED, OpenTransaction, warn_of_success
 
 if TYPE_CHECKING:
     from .. import AsyncDibs, AsyncLease
-    from .._interface import AsyncClaim, How
+    from .._internal_api import AsyncClaim, How
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -28,9 +28,9 @@ with needs("arq"):
     from arq.worker import Function, Worker
 
 from .. import AsyncDibs, Duplicate, UsageError
-from .._interface import KeyInfo
+from .._internal_api import KeyInfo
 from ._async.jobs import AsyncUniqueJobs
-from ._unique import (
+from ._unique_jobs import (
     Job,
     Sending,
     UniqueKey,

@@ -40,7 +40,7 @@ from .._http.submission import (
     submission_of,
     too_large,
 )
-from ._async.claims import claim_request
+from ._async.http_claims import claim_request
 from ._response_end import App as App
 from ._response_end import Message, Recorder, RequestEnd
 from ._response_end import Receive as Receive

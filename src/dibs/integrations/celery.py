@@ -29,9 +29,9 @@ with needs("celery"):
     from celery.utils.time import maybe_make_aware
 
 from .. import Dibs, Duplicate, LeaseLost, Unavailable, UsageError
-from .._interface import KeyInfo
+from .._internal_api import KeyInfo
 from ._sync.jobs import ResultWait, Run, UniqueJobs
-from ._unique import (
+from ._unique_jobs import (
     LOOK_EVERY,
     Job,
     NotRun,

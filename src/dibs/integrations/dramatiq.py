@@ -24,7 +24,7 @@ with needs("dramatiq"):
 
 from .. import Dibs, Duplicate
 from ._sync.jobs import Run, UniqueJobs
-from ._unique import (
+from ._unique_jobs import (
     Job,
     NotRun,
     Sending,

@@ -33,7 +33,7 @@ from .._http.decorators import policy_of
 from .._http.policy import GuardKeywords, Policy, with_service
 from .._http.problems import busy, document, document_lease, document_throttle
 from .._http.throttle import Throttle
-from .._interface import HoldKeywords, Template, ThrottleKeywords, check_hold
+from .._internal_api import HoldKeywords, Template, ThrottleKeywords, check_hold
 from ..errors import Busy, Unavailable, UsageError
 from . import starlette
 from ._starlette_routes import Refused, all_of, dependant_of, refused

@@ -49,15 +49,15 @@ from .._http.submission import (
     too_large,
 )
 from .._http.throttle import Throttle, Throttled
-from .._interface import throttling
+from .._internal_api import throttling
 from ..errors import Unavailable, UsageError
 from ._request_claims import RequestClaim, ResponseBody
-from ._sync.claims import claim_request
-from ._within import STREAMED, run_within, warn_of_success, within_of
+from ._request_transaction import STREAMED, run_within, warn_of_success, within_of
+from ._sync.http_claims import claim_request
 from .wsgi import CountedInput
 
 if TYPE_CHECKING:
-    from .._interface import Claim
+    from .._internal_api import Claim
 
 __all__ = ["Policy", "Refused", "install", "once", "prevent_duplicate_submit", "throttled"]
 

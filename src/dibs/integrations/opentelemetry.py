@@ -25,7 +25,7 @@ with needs("opentelemetry"):
     from opentelemetry.trace import Span as OtelSpan
 
 from .. import __version__
-from .._tally import Observer, Series, Tally, label_text
+from .._event_counting import Observer, Series, Tally, label_text
 from ..claims import open_claims
 from ..events import KINDS, EventKey, Kind, Quantity, SpanKind
 

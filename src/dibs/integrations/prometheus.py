@@ -26,7 +26,7 @@ with needs("prometheus"):
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
     from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 
-from .._tally import Durations, Observer, Series, Tally
+from .._event_counting import Durations, Observer, Series, Tally
 from ..claims import open_claims
 from ..errors import OTHER, UsageError
 from ..events import KINDS, MEASURES, Event, EventKey, Kind, Quantity

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from .. import AsyncDibs, Dibs, Event
-from .._interface import Guard
+from .._internal_api import Guard
 
 if TYPE_CHECKING:
     from ..testing import Server

@@ -26,9 +26,9 @@ with needs("rq"):
     from rq.job import JobStatus
 
 from .. import Dibs, Duplicate, UsageError
-from .._interface import KeyInfo
+from .._internal_api import KeyInfo
 from ._sync.jobs import Run, UniqueJobs
-from ._unique import (
+from ._unique_jobs import (
     TURN_WITHIN,
     Job,
     NotRun,

@@ -15,7 +15,7 @@ with needs("sqlalchemy"):
     from sqlalchemy import inspect, select, update
     from sqlalchemy.orm import Session
 
-from .._interface import checked_fence
+from .._internal_api import checked_fence
 from ..errors import LeaseLost
 
 if TYPE_CHECKING:

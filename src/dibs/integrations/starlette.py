@@ -52,9 +52,10 @@ from .._http.submission import (
     too_large,
 )
 from .._http.throttle import Throttle, Throttled
-from .._interface import NotOurs, throttling
+from .._internal_api import NotOurs, throttling
 from ..errors import Unavailable, UsageError
-from ._async.claims import claim_request
+from ._async.http_claims import claim_request
+from ._request_transaction import OpenTransaction, left_of, table_response, within_of
 from ._response_end import (
     App,
     Message,
@@ -80,7 +81,6 @@ from ._starlette_routes import (
     with_fields,
     with_headers_of,
 )
-from ._within import OpenTransaction, left_of, table_response, within_of
 from .asgi import (
     client_address,
     closing,

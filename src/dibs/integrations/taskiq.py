@@ -37,7 +37,7 @@ with needs("taskiq"):
 
 from .. import AsyncDibs, Duplicate, LeaseLost
 from ._async.jobs import AsyncResultWait, AsyncRun, AsyncUniqueJobs
-from ._unique import (
+from ._unique_jobs import (
     TURN_WITHIN,
     Job,
     Sending,

@@ -46,7 +46,7 @@ from .._http.submission import (
 )
 from ._request_claims import RequestClaim, ResponseBody
 from ._request_claims import StartResponse as StartResponse
-from ._sync.claims import claim_request
+from ._sync.http_claims import claim_request
 
 __all__ = ["DibsMiddleware", "Policy"]
 

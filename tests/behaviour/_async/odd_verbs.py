@@ -3,7 +3,7 @@
 from typing import Any
 
 from dibs import AsyncDibs
-from dibs._interface import inspector
+from dibs._internal_api import inspector
 
 
 def options(name: str) -> dict[str, Any]:

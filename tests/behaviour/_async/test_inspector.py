@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from dibs import AsyncDibs, Unavailable, UsageError
-from dibs._interface import KeyInfo, inspector
+from dibs._internal_api import KeyInfo, inspector
 from dibs.testing import Server
 from tests.topologies import start_cluster
 

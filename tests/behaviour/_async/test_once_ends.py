@@ -9,9 +9,9 @@ import pytest
 
 from dibs import AsyncDibs, Event
 from dibs._core.capabilities import Engine
-from dibs._core.once import ClaimRecord, RecordWrite, running_record, write_request
+from dibs._core.claim import ClaimRecord, RecordWrite, running_record, write_request
 from dibs._core.options import ClaimOptions
-from dibs._interface import ClaimRequest, claiming
+from dibs._internal_api import ClaimRequest, claiming
 from dibs.testing import Server
 
 from .._tasks import eventually

@@ -10,7 +10,7 @@ from redis import UsernamePasswordCredentialProvider
 from redis.crc import key_slot
 
 from dibs import AsyncDibs, Busy, Event, Unavailable, UsageError
-from dibs._async.loader import AsyncLoader
+from dibs._async.cache_load import AsyncLoader
 from dibs.testing import Server
 from tests.topologies import Sentinel, move_slot, start_cluster
 

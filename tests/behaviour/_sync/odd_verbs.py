@@ -4,7 +4,7 @@
 from typing import Any
 
 from dibs import Dibs
-from dibs._interface import inspector
+from dibs._internal_api import inspector
 
 
 def options(name: str) -> dict[str, Any]:

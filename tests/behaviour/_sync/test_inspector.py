@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from dibs import Dibs, Unavailable, UsageError
-from dibs._interface import KeyInfo, inspector
+from dibs._internal_api import KeyInfo, inspector
 from dibs.testing import Server
 from tests.topologies import start_cluster
 

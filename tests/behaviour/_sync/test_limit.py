@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dibs import Dibs, Lease, Busy, Event, LeaseLost, Unavailable, UsageError
-from dibs._process import process_state
+from dibs._process_state import process_state
 from dibs.testing import CommandFilter, FaultProxy, Server
 
 from .._threads import Background, eventually, sleep

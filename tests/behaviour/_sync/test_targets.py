@@ -11,7 +11,7 @@ from redis import UsernamePasswordCredentialProvider
 from redis.crc import key_slot
 
 from dibs import Dibs, Busy, Event, Unavailable, UsageError
-from dibs._sync.loader import Loader
+from dibs._sync.cache_load import Loader
 from dibs.testing import Server
 from tests.topologies import Sentinel, move_slot, start_cluster
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from dibs import AsyncDibs, Dibs, Duplicate
-from dibs._interface import inspector
+from dibs._internal_api import inspector
 from dibs.integrations._async.jobs import AsyncUniqueJobs
 from dibs.integrations._sync.jobs import UniqueJobs
-from dibs.integrations._unique import Job, UniqueKey, UniqueOptions
+from dibs.integrations._unique_jobs import Job, UniqueKey, UniqueOptions
 from dibs.testing import Server, aeventually, eventually
 from tests.integrations.jobs.conftest import StartWorker, loaded_anew
 from tests.integrations.jobs.job_control import JobControl

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from dibs.integrations._unique import UniqueKeywords
+from dibs.integrations._unique_jobs import UniqueKeywords
 from tests.integrations.job_kills import PHASES
 from tests.integrations.job_table import FRAMEWORKS
 from tests.integrations.jobs import table

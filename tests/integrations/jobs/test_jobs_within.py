@@ -21,7 +21,7 @@ from dibs import Dibs, Duplicate, UsageError
 from dibs.integrations import celery as for_celery
 from dibs.integrations import rq as for_rq
 from dibs.integrations._sync.jobs import UniqueJobs
-from dibs.integrations._unique import Job, NotRun, TransactionOptions, UniqueKey
+from dibs.integrations._unique_jobs import Job, NotRun, TransactionOptions, UniqueKey
 from dibs.testing import Server, eventually
 from dibs.testing.processes import Process
 from tests.apps.postgres import Postgres

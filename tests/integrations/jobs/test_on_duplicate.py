@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dibs import AsyncDibs, Dibs, Duplicate, UsageError
-from dibs.integrations._unique import TransactionOptions, UniqueOptions
+from dibs.integrations._unique_jobs import TransactionOptions, UniqueOptions
 from dibs.testing import Server
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

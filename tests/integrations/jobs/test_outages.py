@@ -9,7 +9,7 @@ import pytest
 
 from dibs import Dibs, Duplicate, Event, Unavailable
 from dibs.integrations._sync.jobs import UniqueJobs
-from dibs.integrations._unique import Job, UniqueKey, UniqueOptions
+from dibs.integrations._unique_jobs import Job, UniqueKey, UniqueOptions
 from dibs.testing import Server, eventually
 
 

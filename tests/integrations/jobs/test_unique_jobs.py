@@ -12,7 +12,7 @@ import pytest
 
 from dibs import Dibs, Duplicate, Event, Unavailable, UsageError
 from dibs.integrations._sync.jobs import UniqueJobs
-from dibs.integrations._unique import Job, UniqueKey, UniqueOptions
+from dibs.integrations._unique_jobs import Job, UniqueKey, UniqueOptions
 from dibs.testing import Server, eventually
 from tests.conftest import Spawn
 from tests.integrations.jobs.conftest import running
@@ -96,7 +96,7 @@ def retry_for_ever(url: str) -> None:
     import time
 
     from dibs import Dibs
-    from dibs.integrations._unique import Job
+    from dibs.integrations._unique_jobs import Job
     from tests.integrations.jobs.test_unique_jobs import KEY, jobs_of
 
     with Dibs(url) as dibs, jobs_of(dibs, lease=2).start(KEY, Job("a", None, 0)) as run:
@@ -109,7 +109,7 @@ def stop_at_the_end(url: str) -> None:
     import time
 
     from dibs import Dibs
-    from dibs.integrations._unique import Job
+    from dibs.integrations._unique_jobs import Job
     from tests.integrations.jobs.test_unique_jobs import KEY, jobs_of
 
     ends = ("completed", "released")

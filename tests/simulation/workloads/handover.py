@@ -4,7 +4,7 @@ import asyncio
 from random import Random
 
 from dibs import AsyncDibs, Busy, LeaseLost, Unavailable
-from dibs._async.lease import AsyncLease
+from dibs._async.hold import AsyncLease
 
 from ..faults import LATE, USUAL
 from ..system import CLOCK, Process

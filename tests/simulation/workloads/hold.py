@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 from dibs import AsyncDibs, Busy, LeaseLost, Unavailable
-from dibs._async.lease import AsyncLease
+from dibs._async.hold import AsyncLease
 
 from ..faults import LATE, USUAL
 from ..fixed_seeds import FIRST_WITH_MORE

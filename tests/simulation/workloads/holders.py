@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from dibs._async.lease import AsyncLease
+from dibs._async.hold import AsyncLease
 
 from ..system import CLOCK, Process
 from ..world import World

@@ -9,7 +9,7 @@ from dibs import AsyncDibs, Duplicate, LeaseLost, Unavailable
 from dibs._core.jobs import HEARTBEAT
 from dibs.events import Event
 from dibs.integrations._async.jobs import AsyncRun, AsyncUniqueJobs
-from dibs.integrations._unique import RUN_NAME, Job, Sending, UniqueKey, UniqueOptions, is_turn
+from dibs.integrations._unique_jobs import RUN_NAME, Job, Sending, UniqueKey, UniqueOptions, is_turn
 
 from ..faults import LATE, SECONDS, USUAL
 from ..system import BEGIN, CLOCK, Process

@@ -8,8 +8,8 @@ from random import Random
 from typing import Any, NamedTuple
 
 from dibs import AsyncDibs, Busy, Duplicate, LeaseLost, Unavailable
-from dibs._async import lease as leases
-from dibs._async.lease import AsyncLease
+from dibs._async import hold as leases
+from dibs._async.hold import AsyncLease
 from dibs.claims import current_claims
 from dibs.events import Event
 

@@ -30,7 +30,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from ..._interface import (
+from ..._internal_api import (
     UNGUARDED_TOKEN,
     KeyInfo,
     ResultWatch,
@@ -47,7 +47,7 @@ from ..._interface import (
     transactions,
 )
 from ...errors import Duplicate, LeaseLost, Unavailable, UsageError
-from .._unique import (
+from .._unique_jobs import (
     ALONE,
     LOOK_AFTER,
     LOOK_EVERY,
@@ -80,7 +80,7 @@ from .._unique import (
 
 if TYPE_CHECKING:
     from ... import AsyncDibs
-    from ..._interface import AsyncClaim, AsyncClaiming, AsyncWithin
+    from ..._internal_api import AsyncClaim, AsyncClaiming, AsyncWithin
 
 
 class AsyncUniqueJobs:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from ..._interface import Guard
+from ..._internal_api import Guard
 from ...errors import Busy, Duplicate
 from .._line_events import (
     ACTOR_NAME,

@@ -31,7 +31,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from ..._interface import (
+from ..._internal_api import (
     UNGUARDED_TOKEN,
     KeyInfo,
     ResultWatch,
@@ -48,7 +48,7 @@ from ..._interface import (
     transactions,
 )
 from ...errors import Duplicate, LeaseLost, Unavailable, UsageError
-from .._unique import (
+from .._unique_jobs import (
     ALONE,
     LOOK_AFTER,
     LOOK_EVERY,
@@ -81,7 +81,7 @@ from .._unique import (
 
 if TYPE_CHECKING:
     from ... import Dibs
-    from ..._interface import Claim, Claiming, Within
+    from ..._internal_api import Claim, Claiming, Within
 
 
 class UniqueJobs:

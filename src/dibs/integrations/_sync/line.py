@@ -7,7 +7,7 @@ from collections.abc import Generator, Callable, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from ..._interface import Guard
+from ..._internal_api import Guard
 from ...errors import Busy, Duplicate
 from .._line_events import (
     ACTOR_NAME,

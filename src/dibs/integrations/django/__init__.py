@@ -47,9 +47,9 @@ from ..._http.problems import busy, is_refusal
 from ..._http.responses import Recording, Response
 from ..._http.submission import InvalidRequest, Submission, applied
 from ..._http.throttle import Throttle, ThrottleAnswer, Throttled
-from ..._interface import Guard, open_in_django, throttling
+from ..._internal_api import Guard, open_in_django, throttling
 from ...errors import Unavailable, UsageError
-from .._async import claims as async_claims
+from .._async import http_claims as async_claims
 from .._django_claims import OwnedClaim, own, record_stream
 from .._django_requests import (
     asubmission_for,
@@ -61,12 +61,12 @@ from .._django_requests import (
     submission_for,
     user_of,
 )
-from .._sync import claims as sync_claims
-from .._within import STREAMED, run_within, within_of
+from .._request_transaction import STREAMED, run_within, within_of
+from .._sync import http_claims as sync_claims
 from .transactions import atomic, fenced, when_committed
 
 if TYPE_CHECKING:
-    from ..._interface import AsyncClaim, Claim
+    from ..._internal_api import AsyncClaim, Claim
 
 __all__ = [
     "DibsMiddleware",

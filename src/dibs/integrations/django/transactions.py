@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
 
-from ..._interface import checked_fence, open_in_django
+from ..._internal_api import checked_fence, open_in_django
 from ...errors import LeaseLost
 
 if TYPE_CHECKING:

@@ -15,6 +15,16 @@ from typing import IO, Any, Unpack, cast
 
 from .. import AsyncDibs
 from .._http.bodies import PIECE, SHORT, BodyHash, LongBody, Spool, SpooledSize
+from .._http.facts import (
+    INCOMPLETE,
+    NO_ROOM,
+    TIMED_OUT,
+    InvalidRequest,
+    RequestFacts,
+    RequestHeaders,
+    read_headers,
+    too_large,
+)
 from .._http.policy import (
     GuardKeywords,
     GuardOptions,
@@ -27,19 +37,7 @@ from .._http.policy import (
     unmark_guarded,
 )
 from .._http.responses import Response
-from .._http.submission import (
-    INCOMPLETE,
-    NO_ROOM,
-    TIMED_OUT,
-    InvalidRequest,
-    RequestFacts,
-    RequestHeaders,
-    Submission,
-    applied,
-    read_headers,
-    submission_of,
-    too_large,
-)
+from .._http.submission import Submission, applied, submission_of
 from ._async.http_claims import claim_request
 from ._response_end import App as App
 from ._response_end import Message, Recorder, RequestEnd

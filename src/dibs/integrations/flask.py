@@ -25,6 +25,14 @@ with needs("flask"):
 from .. import Dibs
 from .._http.bodies import Field, declared_length, file_hash, form_fields
 from .._http.decorators import Once, PreventDuplicateSubmit, TransactionOpener, check_registered
+from .._http.facts import (
+    INCOMPLETE,
+    InvalidRequest,
+    RequestFacts,
+    RequestHeaders,
+    read_headers,
+    too_large,
+)
 from .._http.policy import (
     GuardKeywords,
     GuardOptions,
@@ -36,18 +44,7 @@ from .._http.policy import (
 )
 from .._http.problems import busy, is_refusal
 from .._http.responses import Headers, Recording, Response
-from .._http.submission import (
-    INCOMPLETE,
-    InvalidRequest,
-    RequestFacts,
-    RequestHeaders,
-    Submission,
-    read_headers,
-    routed_place,
-    split_key_lines,
-    submission_of,
-    too_large,
-)
+from .._http.submission import Submission, routed_place, split_key_lines, submission_of
 from .._http.throttle import Throttle, Throttled
 from .._internal_api import throttling
 from ..errors import Unavailable, UsageError

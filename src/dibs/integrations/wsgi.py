@@ -22,6 +22,15 @@ from .._http.bodies import (
     SpooledSize,
     declared_length,
 )
+from .._http.facts import (
+    INCOMPLETE,
+    NO_ROOM,
+    InvalidRequest,
+    RequestFacts,
+    RequestHeaders,
+    read_headers,
+    too_large,
+)
 from .._http.policy import (
     GuardKeywords,
     Policy,
@@ -31,19 +40,7 @@ from .._http.policy import (
     match_policy,
 )
 from .._http.responses import Response
-from .._http.submission import (
-    INCOMPLETE,
-    NO_ROOM,
-    InvalidRequest,
-    RequestFacts,
-    RequestHeaders,
-    Submission,
-    applied,
-    read_headers,
-    split_key_lines,
-    submission_of,
-    too_large,
-)
+from .._http.submission import Submission, applied, split_key_lines, submission_of
 from ._request_claims import RequestClaim, ResponseBody
 from ._request_claims import StartResponse as StartResponse
 from ._sync.http_claims import claim_request

@@ -42,10 +42,11 @@ with needs("django"):
 
 from ... import AsyncDibs, Dibs
 from ..._http.decorators import Once, PreventDuplicateSubmit, TransactionOpener
+from ..._http.facts import InvalidRequest
 from ..._http.policy import Policy, check_routes, mark_guarded, match_policy, outcome_of
 from ..._http.problems import busy, is_refusal
 from ..._http.responses import Recording, Response
-from ..._http.submission import InvalidRequest, Submission, applied
+from ..._http.submission import Submission, applied
 from ..._http.throttle import Throttle, ThrottleAnswer, Throttled
 from ..._internal_api import Guard, open_in_django, throttling
 from ...errors import Unavailable, UsageError

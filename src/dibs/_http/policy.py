@@ -107,6 +107,7 @@ def inner_path(path: str, root: str) -> str:
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SLASHES = re.compile("/{2,}")
 
 
 def has_control_characters(path: str) -> bool:
@@ -115,13 +116,18 @@ def has_control_characters(path: str) -> bool:
 
 
 def canonical_path(path: str) -> str:
-    """*path* without what some routers ignore: slashes before the first one, control characters.
+    """*path* without what some routers ignore: slashes after another one, control characters.
 
     So nothing that reaches an endpoint passes its guard.
     """
-    if path[:2] != "//" and path.isprintable():
+    if "//" not in path and path.isprintable():
         return path
-    return _CONTROL.sub("", "/" + path.lstrip("/") if path[:1] == "/" else path)
+    return _CONTROL.sub("", _SLASHES.sub("/", path))
+
+
+def without_end(path: str) -> str:
+    """*path* without slashes at its end, which some routers ignore, and some redirect."""
+    return path.rstrip("/") or "/" if path[-1:] == "/" else path
 
 
 KeyUse = Literal["never", "optional", "only", "required"]
@@ -367,6 +373,12 @@ class Policy:
                     return self._pattern.path_fields(path)
         return {}
 
+    def without_responses(self) -> "Policy":
+        """Return this policy for HEAD, whose responses have no body, as those of GET have."""
+        if self.after != "replay":
+            return self
+        return replace(self, after="hold", keyless=None, keyless_window=None)
+
     def at(self, route: str) -> "Policy":
         """Return this policy for another route."""
         return replace(self, route=route)
@@ -426,9 +438,11 @@ class _Pattern:
         methods, space, path = route.partition(" ")
         if not space or not path.startswith("/"):
             raise UsageError(f'a route must be "METHOD /path", not {route!r}')
-        self._methods = frozenset(methods.upper().split(","))
+        named = set(methods.upper().split(","))
+        # Frameworks run the endpoint of GET for HEAD.
+        self._methods = frozenset({*named, "HEAD"} if "GET" in named else named)
         try:
-            self._path = re.compile(_regex(path), re.DOTALL)
+            self._path = re.compile(_regex(without_end(path)) + "/?", re.DOTALL)
         except re.error as error:
             raise UsageError(f"invalid route {route!r}: {error}") from None
 
@@ -465,7 +479,7 @@ def match_policy(policies: tuple[Policy, ...], method: str, *paths: str) -> Poli
     *paths*: as the application sees it and, where the server removes a prefix, with that prefix.
     """
     for path in paths:
-        if path[:2] == "//" or not path.isprintable():
+        if "//" in path or not path.isprintable():
             paths = tuple(map(canonical_path, paths))
             break
     for policy in policies:
@@ -498,5 +512,7 @@ def unmark_guarded(marks: MutableMapping[str, Any]) -> None:
 
 def outcome_of(policy: Policy, recording: Recording) -> How:
     """How a request with such a response has ended."""
+    if recording.is_redirect_to_itself:
+        return "released"
     is_later = recording.status >= 400 and recording.is_later
     return policy.outcome(recording.status, is_later=is_later)

@@ -27,8 +27,8 @@ from uuid import UUID
 from .._core.keys import canonical_json, digest
 from ..errors import UsageError
 from .content import content_of, selected
-from .facts import InvalidRequest, RequestFacts, ambiguous, value_text
-from .policy import GuardOptions, Policy, canonical_path, has_control_characters
+from .facts import InvalidRequest, RequestFacts, ambiguous, endpoint_method, value_text
+from .policy import GuardOptions, Policy, canonical_path, has_control_characters, without_end
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _QUOTED = re.compile(
@@ -118,7 +118,10 @@ def submission_of(
     host = ""
     if options.per_host:
         host = options.host(facts.headers.get("host", "") if facts.host is None else facts.host)
-    endpoint = _endpoint(options.service or "", host, facts.method, facts.route)
+    if facts.method == "HEAD":
+        policy = policy.without_responses()
+    method = endpoint_method(facts.method)
+    endpoint = _endpoint(options.service or "", host, method, facts.route)
     accepted = facts.headers.get("accept-encoding")
     if given is not None:
         payload = _hashed(secret, facts.query, *content_of(facts))
@@ -153,10 +156,11 @@ def _place(facts: RequestFacts) -> str | InvalidRequest:
     """The place of the endpoint: what the router matched, or the path in one spelling."""
     if facts.place is not None:
         return facts.place
-    if facts.path[:2] != "//" and facts.path.isprintable():
-        return facts.path
+    path = without_end(facts.path)
+    if path[:2] != "//" and path.isprintable():
+        return path
     # Some routers accept `/orders` with a line feed. No client sends one by accident.
-    return _BAD_PATH if has_control_characters(facts.path) else canonical_path(facts.path)
+    return _BAD_PATH if has_control_characters(path) else canonical_path(path)
 
 
 def _hashed(secret: bytes, *parts: str | bytes | None) -> str:

@@ -95,7 +95,7 @@ class DibsMiddleware:
             if isinstance(outcome, Response):
                 return await send_response(outcome, send)
             end = RequestEnd(scope, body.receive, send)
-            end.recorder = Recorder(applied(policy, submission), outcome)
+            end.recorder = Recorder(applied(policy, submission), outcome, str(scope["path"]))
             return await end.run(self._app)
         finally:
             unmark_guarded(scope)

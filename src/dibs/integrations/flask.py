@@ -30,6 +30,7 @@ from .._http.facts import (
     InvalidRequest,
     RequestFacts,
     RequestHeaders,
+    endpoint_method,
     read_headers,
     too_large,
 )
@@ -330,7 +331,7 @@ class _AppGuard:
 
     def claim(self, policy: Policy) -> "tuple[Submission, Claim] | Response | None":
         """A claim on the current request, or the response in its place; None: not guarded."""
-        name = f"{request.method} {request.url_rule or request.endpoint}"
+        name = f"{endpoint_method(request.method)} {request.url_rule or request.endpoint}"
         submission = self._submission(policy, name)
         if submission is None:
             return None

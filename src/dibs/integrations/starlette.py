@@ -37,6 +37,7 @@ from .._http.facts import (
     InvalidRequest,
     RequestFacts,
     RequestHeaders,
+    endpoint_method,
     too_large,
 )
 from .._http.policy import (
@@ -440,7 +441,7 @@ class _RequestGuard:
 
         *given*: values that the endpoint gets, see `RequestFacts`.
         """
-        name = f"{request.method} {route_of(request)}"
+        name = f"{endpoint_method(request.method)} {route_of(request)}"
         submission = await self._submission(policy, request, name, given)
         if submission is None:
             return None
@@ -462,7 +463,7 @@ class _RequestGuard:
         policy = policy_for(request.scope)
         if policy is None or policy.key == "never":
             return None
-        name = f"{request.method} {route_of(request)}"
+        name = f"{endpoint_method(request.method)} {route_of(request)}"
         submission = await self._submission(policy, request, name, {})
         if submission is None or isinstance(submission, InvalidRequest) or not submission.by_client:
             return None

@@ -39,8 +39,8 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup run docs quick map test all-tests check lint types pytest test-long test-pages test-slow some-conditions test-conditions redis-oldest redis-newest \
-	on-redis-oldest on-redis-newest test-all test-topologies test-alerts test-line-bots line-rules audit test-frameworks test-newest mutants simulate bench benchmarks verdicts \
-	generate dashboard pins clean dist build-dist try-release release upload
+	on-redis-oldest on-redis-newest test-all test-topologies test-alerts test-line-bots line-rules type-checkers run-type-checkers audit test-frameworks test-newest mutants simulate bench benchmarks rivals verdicts \
+	generate dashboard pictures pins clean dist build-dist try-release release upload
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 17
@@ -184,6 +184,12 @@ test-newest: $(UV) ## … on the newest that is published and allowed
 	@$(MAKE) --no-print-directory pytest VENV=.venv-newest PINS=$(FOUND) \
 		ARGS="tests/http tests/integrations tests/databases tests/console tests/cli tests/local_line/test_sdk.py $(ARGS)"
 
+type-checkers: setup ## what six type checkers say about right and wrong programs; ARGS=--write if they say another thing
+	@$(MAKE) --no-print-directory run-type-checkers VENV=.venv-checkers PINS=requirements/checkers.txt
+
+run-type-checkers: setup
+	@$(BIN)/python -m tests.typing.checkers --python .venv/bin/python $(ARGS)
+
 mutants: setup ## small changes to the code that no test notices; after `make map`; ARGS="src/dibs/_core/lease.py --sample 40"
 	@$(BIN)/python -m tests.mutation $(ARGS)
 
@@ -192,6 +198,10 @@ bench: ## the benchmarks, with the other libraries, in .venv-bench
 
 benchmarks: setup
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+# Each library in an environment of its own; ARGS="--only idemkit --case outage" measures a part again.
+rivals: setup ## dibs beside other libraries under the same faults, and the table of docs/comparison.md; ten minutes
+	@$(BIN)/python -m benchmarks.rivals --uv $(UV) $(ARGS)
 
 verdicts: ## what the torture suite says about other middlewares, in packages/dibs-torture/MANUAL.md
 	@$(MAKE) --no-print-directory setup VENV=.venv-bench PINS=requirements/bench.txt
@@ -222,11 +232,17 @@ audit: setup ## hashes of all pins, rights of the workflows, known advisories; A
 generate: setup ## write the sync half from the async half
 	@$(BIN)/python tools/unasync.py
 
+# Drawn from the tables of the pages, benchmarks/results and tools/diagrams/runs.json. ARGS: some screenshots only.
+pictures: setup ## the pictures of the documentation: bars, timelines of real runs, screenshots; needs `apt install chromium`
+	@$(BIN)/python -m tools.diagrams --record
+	@$(BIN)/python -m tests.pictures $(ARGS)
+
 dashboard: setup ## the Grafana dashboard, from the names of the metrics
 	@$(BIN)/python tools/write_dashboard.py
 
-PIN = UV_CUSTOM_COMPILE_COMMAND="make pins" $(UV) pip compile --quiet --generate-hashes \
-	--universal --python-version 3.11 --no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
+PIN_FOR = UV_CUSTOM_COMPILE_COMMAND="make pins" $(UV) pip compile --quiet --generate-hashes \
+	--universal --no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade) --python-version
+PIN = $(PIN_FOR) 3.11
 
 pins: $(UV) ## requirements/ from pyproject.toml; UPGRADE=1 moves to the newest versions
 	@$(PIN) pyproject.toml --group dev -o requirements/dev.txt
@@ -235,7 +251,10 @@ pins: $(UV) ## requirements/ from pyproject.toml; UPGRADE=1 moves to the newest 
 	@$(PIN) pyproject.toml --group weamind -c requirements/dev.txt -o requirements/weamind.txt
 	@echo redis==$(OLDEST_REDIS) | $(PIN) - -o requirements/redis-oldest.txt
 	@$(PIN) pyproject.toml --group dist -c requirements/dev.txt -o requirements/dist.txt
+	@$(PIN) pyproject.toml --group checkers -c requirements/dev.txt -o requirements/checkers.txt
 	@echo uv | $(PIN) - -o requirements/uv.txt
+	@grep -v '^#' requirements/rivals.in | while read name python packages; do \
+		printf '%s\n' $$packages | $(PIN_FOR) $$python - -o requirements/rivals/$$name.txt; done
 
 clean: ## remove everything that make has made
 	@rm -rf .venv .venv-* .tools .hypothesis .pytest_cache .ruff_cache dist build

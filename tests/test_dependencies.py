@@ -62,7 +62,7 @@ def test_extras_are_for_the_library_only() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "requirements").glob("*.txt")), ids=lambda p: p.name
+    "path", sorted((ROOT / "requirements").rglob("*.txt")), ids=lambda p: p.name
 )
 def test_pins_name_no_registry(path: Path) -> None:
     """The user chooses the registry; the pins have hashes and no address."""

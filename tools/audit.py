@@ -96,7 +96,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser.add_argument("--index", default=INDEX, help="where the JSON API of PyPI is")
     options = parser.parse_args(arguments)
     index: str = options.index
-    files = sorted((root / "requirements").glob("*.txt"))
+    files = sorted((root / "requirements").rglob("*.txt"))
     found = [line for path in files for line in unpinned(path)]
     workflows = sorted((root / ".github/workflows").glob("*.yml"))
     found += [line for path in workflows for line in unsafe(path)]

@@ -3,10 +3,11 @@
     python tools/count_words.py            the words of each page, the longest last
     python tools/count_words.py --check    what is too long, with the figure that it has
 
-What is generated, docs/internals, is not counted. A page that needs more words gets them from
-another one: say a thing once, and link to it.
+What is generated is not counted: docs/internals, and what stands between marks of its program. A
+page that needs more words gets them from another one: say a thing once, and link to it.
 """
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,11 +42,14 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+_GENERATED = re.compile(r"<!-- (\w+): begin -->.*?<!-- \1: end -->", re.DOTALL)
+
+
 def words(root: Path) -> dict[str, int]:
     """The words of each page."""
     pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
     return {
-        str(page.relative_to(root)): len(page.read_text("utf-8").split())
+        str(page.relative_to(root)): len(_GENERATED.sub("", page.read_text("utf-8")).split())
         for page in pages
         if page.parent.name != "internals"
     }

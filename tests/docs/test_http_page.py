@@ -49,7 +49,7 @@ def test_every_refusal_has_a_row() -> None:
     source = Path(problems.__file__).read_text("utf-8")
     others = {
         "key-missing", "key-malformed", "incomplete", "too-large", "ambiguous", "timeout",
-        "overloaded",
+        "overloaded", "unreadable",
     }  # fmt: skip
     kinds = set(re.findall(r'_problem\(policy, \d+, "([\w-]+)"', source)) | others
     assert len(kinds) >= 7

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from dibs._http.facts import RequestFacts, RequestHeaders
 from dibs._http.policy import GuardOptions, Policy
-from dibs._http.submission import RequestFacts, RequestHeaders, Submission, submission_of
+from dibs._http.submission import Submission, submission_of
 
 JSON = {"content-type": "application/json"}
 FORM = {"content-type": "application/x-www-form-urlencoded"}

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from dibs._http.facts import InvalidRequest, RequestFacts
 from dibs._http.policy import Policy
-from dibs._http.submission import InvalidRequest, RequestFacts, read_key, split_key_lines
+from dibs._http.submission import read_key, split_key_lines
 
 from .submitted import JSON, facts, form, key, submitted
 

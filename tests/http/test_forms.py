@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs._http.bodies import fields_of_multipart
+from dibs._http.bodies import Form, read_multipart
 
 from .submitted import FORM, facts, form, key
 
@@ -66,7 +66,7 @@ def test_a_form_that_is_broken_is_its_bytes() -> None:
     """Another boundary than it says, or none: nothing can be left out of it."""
     for kind in ("multipart/form-data", "multipart/form-data; boundary=other"):
         headers = {"content-type": kind}
-        assert fields_of_multipart(kind, b"--x\r\n\r\n\r\n--x--") is None
+        assert read_multipart(kind, b"--x\r\n\r\n\r\n--x--") is None
         assert key(facts(b"--x 1", headers=headers)) != key(facts(b"--x 2", headers=headers))
 
 
@@ -99,7 +99,8 @@ def test_a_form_is_the_same_sent_either_way(pairs: list[tuple[str, bytes]]) -> N
     """By name and value, for any values and any boundary."""
     fields = [(name, "", value) for name, value in pairs]
     headers, body = form(*fields, boundary="one-boundary")
-    found = fields_of_multipart(headers["content-type"], body)
+    found = read_multipart(headers["content-type"], body)
     expected = sorted(pairs, key=lambda pair: pair[0])
-    assert found == [[name, value.decode("utf-8", "surrogateescape")] for name, value in expected]
+    texts = [[name, value.decode("utf-8", "surrogateescape")] for name, value in expected]
+    assert found == Form(texts, is_plain=True)
     assert form_key(*fields, boundary="q") == form_key(*fields, boundary="rrrr")

@@ -31,7 +31,7 @@ def test_a_route_is_a_method_and_a_path() -> None:
     for route, method, path, fits in (
         ("POST /orders", "POST", "/orders", True),
         ("POST /orders", "PUT", "/orders", False),
-        ("POST /orders", "POST", "/orders/", False),
+        ("POST /orders", "POST", "/orders/", True),
         ("post,put /orders", "PUT", "/orders", True),
         ("PUT /orders/{id}", "PUT", "/orders/17", True),
         ("PUT /orders/{id}", "PUT", "/orders/", False),
@@ -45,6 +45,25 @@ def test_a_route_is_a_method_and_a_path() -> None:
         ("POST /a.b", "POST", "/axb", False),
     ):
         assert Policy(route, window=1).covers(method, path) is fits, (route, method, path)
+
+
+def test_a_route_covers_what_routers_do_not_tell_apart() -> None:
+    """A slash at the end, slashes in a row, and HEAD where it has GET."""
+    for route in ("POST /orders/{id}", "POST /orders/{id}/"):
+        policy = Policy(route, window=1)
+        for path in ("/orders/7", "/orders/7/", "//orders//7", "/orders/7//", "/orders///7/"):
+            assert match_policy((policy,), "POST", path) is policy, path
+            assert policy.path_fields("POST", path) == {"id": "7"}
+        for path in ("/orders/", "/orders/7/x", "/orders/7/x/", "/", "/orders7"):
+            assert match_policy((policy,), "POST", path) is None, path
+    root = Policy("POST /", window=1)
+    assert root.covers("POST", "/") and not root.covers("POST", "/a")
+    link = Policy("GET,POST /link", exempt=["GET /link/x"], window=1)
+    assert [link.covers(method, "/link") for method in ("GET", "HEAD", "OPTIONS", "PUT")] == [
+        True, True, False, False,
+    ]  # fmt: skip
+    assert not link.covers("HEAD", "/link/x")
+    assert not Policy("HEAD /link", window=1).covers("GET", "/link")
 
 
 def test_what_is_exempt_is_not_guarded() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dibs import Duplicate, Mismatch, Unavailable
+from dibs._http.facts import InvalidRequest
 from dibs._http.policy import Policy
 from dibs._http.problems import busy, document, refusal_response, replay
 from dibs._http.responses import Response, readable
-from dibs._http.submission import InvalidRequest
 
 
 def decoded(stored: Response, accept_encoding: str | None) -> Response | None:

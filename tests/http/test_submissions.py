@@ -1,6 +1,5 @@
 """What a request submits, and the key under which it counts as the same."""
 
-import gzip
 import json
 from typing import Any
 
@@ -9,16 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dibs._http.bodies import BodyHash
+from dibs._http.facts import InvalidRequest, RequestFacts, RequestHeaders
 from dibs._http.policy import GuardOptions, Policy
 from dibs._http.problems import refusal_response
-from dibs._http.submission import (
-    InvalidRequest,
-    RequestFacts,
-    RequestHeaders,
-    Submission,
-    split_key_lines,
-    submission_of,
-)
+from dibs._http.submission import Submission, split_key_lines, submission_of
 
 from .submitted import FORM, JSON, SITE, facts, key
 
@@ -90,24 +83,6 @@ def test_by_a_path_only_that_counts(path: str, one: dict[str, Any], two: dict[st
         assert key(first._replace(**always), by=[path]) != key(first, by=[path])
 
 
-@pytest.mark.parametrize(
-    "headers", [{**JSON, "content-encoding": "gzip"}, {**FORM, "content-encoding": "gzip"}]
-)
-def test_of_a_body_that_is_compressed_all_of_it_counts(headers: dict[str, str]) -> None:
-    """What `by` names cannot be seen in it; two carts must not become one."""
-    one, two = (gzip.compress(b'{"cart": %d}' % cart, mtime=0) for cart in (1, 2))
-    seen = [facts(body, headers=headers) for body in (one, two, one)]
-    first, second, again = (key(each, by="body.cart") for each in seen)
-    assert first != second and first == again
-
-
-@pytest.mark.parametrize("headers", [JSON, {"content-type": "text/csv"}, {}])
-def test_of_a_body_that_cannot_be_looked_into_all_of_it_counts(headers: dict[str, str]) -> None:
-    """Broken JSON, or no kind of which it is known how to read it."""
-    first, second = (key(facts(body, headers=headers), by="body.cart") for body in (b"1;a", b"1;b"))
-    assert first != second
-
-
 def test_what_a_request_lacks_is_like_what_it_leaves_empty() -> None:
     """A path that leads nowhere is None; no request makes it fail."""
     for body in (b"", b"[]", b'"text"', b'{"cart":7}', b'{"cart":[1]}', b'{"cart":null}'):
@@ -134,7 +109,6 @@ def test_json_that_is_nested_beyond_reason_is_its_bytes() -> None:
     """No recursion is too deep: not an error, and two different ones differ."""
     deep = [b"[" * depth + b"]" * depth for depth in (100, 90_000, 90_001)]
     assert len({key(facts(body)) for body in deep}) == 3
-    assert key(facts(deep[1]), by=["body.0.0"]) != key(facts(deep[2]), by=["body.0.0"])
 
 
 def test_kinds_of_bodies_are_apart() -> None:
@@ -154,7 +128,7 @@ KINDS = st.text(max_size=40) | st.sampled_from(
 )
 WORDS = st.text(max_size=30)
 PATHS = st.sampled_from(
-    ["user", "path", "path.id", "query", "query.a", "header.x", "body", "body.a"]
+    ["user", "path", "path.id", "query", "query.a", "query.a.*", "header.x", "body", "body.a"]
 )
 USES: st.SearchStrategy[Any] = st.sampled_from(["never", "optional", "only", "required"])
 
@@ -181,7 +155,7 @@ def test_no_request_makes_the_engine_fail(
     found = submission_of(policy, seen, lines, SITE)
     assert found == submission_of(policy, seen, lines, SITE)
     if isinstance(found, InvalidRequest):
-        assert refusal_response(policy, found, by_client=True).status == 400
+        assert refusal_response(policy, found, by_client=True).status in (400, 413)
     assert isinstance(split_key_lines(lines), list)
 
 

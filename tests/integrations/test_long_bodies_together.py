@@ -182,13 +182,13 @@ async def test_a_long_body_is_parsed_beside_the_event_loop(
     valkey: Server, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A megabyte of numbers or of fields takes a third of a second."""
-    threads, true = list[threading.Thread](), submission._content
+    threads, true = list[threading.Thread](), submission.content_of
 
     def seen(facts: Any) -> Any:
         threads.append(threading.current_thread())
         return true(facts)
 
-    monkeypatch.setattr(submission, "_content", seen)
+    monkeypatch.setattr(submission, "content_of", seen)
     floats = b"[" + b",".join([b"0.1234567890123456789"] * 10_000) + b"]"
     async with AsyncDibs(valkey.url, budget=5) as dibs:
         app = app_of(kind, dibs, [])

@@ -3,12 +3,13 @@
 import datetime
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import httpx2 as httpx
 import pytest
-from fastapi import APIRouter, Depends, FastAPI, Path
+from fastapi import APIRouter, Body, Depends, FastAPI, Form, Header, Path, Query
 from flask import Flask, g
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -72,6 +73,97 @@ async def test_fastapi_compares_the_values_that_the_endpoint_gets(
     )
     assert statuses[0] == statuses.pop() == 200 and 429 in statuses
     assert set(statuses[1:]) <= {429, 422} and len(runs) == 2
+
+
+class Cart(BaseModel):
+    id: int = Field(alias="cartId")
+    lines: list[int] = []
+
+
+class Order(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+    user: uuid.UUID | int = Field(validation_alias=AliasChoices("userId", "user_id"))
+    cart: Cart | None = None
+
+
+class Headers(BaseModel):
+    x_user: int
+
+
+async def test_fastapi_selects_the_values_that_the_endpoint_gets(valkey: Server) -> None:
+    """Of parameters, models, aliases, forms and dependencies: one user is one in any spelling."""
+    app, runs = FastAPI(), list[object]()
+
+    def guarded(path: str, *by: str) -> Callable[[Callable[..., Any]], Any]:
+        once = fastapi.once(window=60, after="hold", by=by)
+        return lambda function: app.post(path)(once(function))
+
+    @guarded("/query", "query.userId")
+    async def of_query(user: int = Query(alias="userId")) -> None:
+        runs.append(("query", user))
+
+    @guarded("/tags", "query.tag.*")
+    async def of_tags(tag: Annotated[list[int], Query()]) -> None:
+        runs.append(("tags", *tag))
+
+    @guarded("/header", "header.X-User")
+    async def of_header(headers: Annotated[Headers, Header()]) -> None:
+        runs.append(("header", headers.x_user))
+
+    @guarded("/body", "body.userId")
+    async def of_body(order: Order) -> None:
+        runs.append(("body", order.user))
+
+    @guarded("/cart", "body.cart.cartId", "body.cart.lines.0")
+    async def of_cart(order: Order) -> None:
+        runs.append(("cart", order.cart and (order.cart.id, *order.cart.lines[:1])))
+
+    @guarded("/embedded", "body.order.userId")
+    async def of_embedded(order: Annotated[Order, Body(embed=True)]) -> None:
+        runs.append(("embedded", order.user))
+
+    @guarded("/dict", "body.userId")
+    async def of_dict(order: dict[str, float]) -> None:
+        runs.append(("dict", order["userId"]))
+
+    @guarded("/form", "body.userId")
+    async def of_form(user: Annotated[int, Form(alias="userId")]) -> None:
+        runs.append(("form", user))
+
+    def user_of(userId: int) -> str:  # noqa: N803 – as it is sent
+        return f"user {userId}"
+
+    @guarded("/dependency", "query.userId")
+    async def of_dependency(user: str = Depends(user_of)) -> None:
+        runs.append(("dependency", user))
+
+    json = {"content-type": "application/json"}
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    cases: list[tuple[str, dict[str, str], list[str], list[str]]] = [
+        ("/query?{}", {}, ["userId=7", "userId=07", "userId=8&userId=7"], []),
+        ("/tags?{}", {}, ["tag=7&tag=8", "tag=07&tag=8.0"], []),
+        ("/dependency?{}", {}, ["userId=7", "userId=007"], []),
+        ("/body", json, [], ['{"userId":7}', '{"userId":"07"}', '{"user_id":7.0}', '{"user":7}']),
+        ("/dict", json, [], ['{"userId":7}', '{"userId":"7"}', '{"userId":8,"userId":7e0}']),
+        ("/embedded", json, [], ['{"order":{"userId":7}}', '{"order":{"user":" 7"}}']),
+        ("/form", form, [], ["userId=7", "userId=07", "userId=8&userId=7"]),
+        ("/cart", json, [], [
+            '{"user":1,"cart":{"cartId":7,"lines":["08",1]}}',
+            '{"user":2,"cart":{"cartId":"7","lines":[8,2]}}',
+        ]),
+    ]  # fmt: skip
+    async with AsyncDibs(valkey.url) as dibs:
+        fastapi.install(app, dibs, user=lambda request: "u")
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
+            for path, headers, queries, bodies in cases:
+                found = [await client.post(path.format(query)) for query in queries]
+                found += [await client.post(path, content=each, headers=headers) for each in bodies]
+                statuses = [reply.status_code for reply in found]
+                assert statuses == [200, *[429] * (len(found) - 1)], path
+            for user in ("7", "07"):
+                await client.post("/header", headers={"x-user": user})
+    assert sorted({name for name, *_ in runs}) == sorted(name for name, *_ in runs)
 
 
 async def test_a_field_may_have_an_alias_or_be_of_a_dependency(valkey: Server) -> None:

@@ -4,6 +4,7 @@ middleware.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -18,6 +19,7 @@ from django.utils.decorators import sync_and_async_middleware
 from dibs.integrations.django import Policy, once
 
 from .edges_django import _forget
+from .selected_readers import BY, ONCE, _work
 from .two_readers import _FORM, KEYED, SITE, _hash, content_of, seen
 
 ROUTES = {"orders": "^orders$", "files/<name>": "", "users/<int:user>/orders": "",
@@ -84,10 +86,60 @@ choose_plain, choose_guarded = _choosing("plain"), _choosing("guarded")
 def build(stack: AsyncExitStack, url: str, name: str) -> tuple[Any, Any]:
     """The plain application and the guarded one. *name*: "views", "middleware", "async"."""
     is_async, has_middleware = name == "async", name == "middleware"
-    make = ASGIHandler if is_async else WSGIHandler
     changed = {f"DIBS_{option.upper()}": value for option, value in SITE.items()}
     if has_middleware:
         changed["DIBS_POLICIES"] = [Policy(f"POST {route}", **KEYED) for route in POLICIES]
+    guard = (lambda view: view) if has_middleware else once(**KEYED)
+    patterns = [_patterns(each, is_async=is_async) for each in (lambda view: view, guard)]
+    return _built(stack, url, name, changed, *patterns)
+
+
+def build_selected(stack: AsyncExitStack, url: str, name: str) -> tuple[Any, Any]:
+    """As `build`, the applications of `selected_readers`."""
+    changed: dict[str, Any] = {"DIBS_USER": f"{__name__}.everybody"}
+    if name == "middleware":
+        policies = [Policy(f"POST {route}", by=[by], **ONCE) for route, by in BY.items()]
+        changed["DIBS_POLICIES"] = policies
+    patterns: list[list[Any]] = [[], []]
+    for route, read in READS.items():
+        view = _worker(read, is_async=name == "async")
+        guarded = view if name == "middleware" else once(by=[BY[route]], **ONCE)(view)
+        patterns[0].append(path(route[1:], view))
+        patterns[1].append(path(route[1:], guarded))
+    return _built(stack, url, name, changed, *patterns)
+
+
+def everybody(request: Any) -> str:
+    return "u"
+
+
+READS: dict[str, Callable[[Any], Any]] = {
+    "/query": lambda request: request.GET.get("user"),
+    "/header": lambda request: request.headers.get("x-user"),
+    "/json": lambda request: json.loads(request.body)["user"],
+    "/form": lambda request: request.POST.get("user"),
+}
+
+
+def _worker(read: Callable[[Any], Any], *, is_async: bool) -> Any:
+    def work(request: Any) -> Any:
+        try:
+            body, status = _work(read(request))
+        except (ValueError, TypeError, KeyError, LookupError, RecursionError):
+            body, status = {}, 422
+        return JsonResponse(body, status=status)
+
+    async def awork(request: Any) -> Any:
+        return work(request)
+
+    return awork if is_async else work
+
+
+def _built(
+    stack: AsyncExitStack, url: str, name: str, changed: dict[str, Any], plain: Any, guarded: Any
+) -> tuple[Any, Any]:
+    is_async, has_middleware = name == "async", name == "middleware"
+    make = ASGIHandler if is_async else WSGIHandler
     stack.enter_context(
         override_settings(
             ROOT_URLCONF="tests.integrations.edges_django",
@@ -97,14 +149,11 @@ def build(stack: AsyncExitStack, url: str, name: str) -> tuple[Any, Any]:
         )
     )
     stack.push_async_callback(_forget, is_async)
-    _urlconf["plain"] = _patterns(lambda view: view, is_async=is_async)
-    guard = (lambda view: view) if has_middleware else once(**KEYED)
-    _urlconf["guarded"] = _patterns(guard, is_async=is_async)
+    _urlconf["plain"], _urlconf["guarded"] = tuple(plain), tuple(guarded)
     with override_settings(MIDDLEWARE=[f"{__name__}.choose_plain"]):
-        plain = make()
+        application = make()
     middlewares = [f"{__name__}.choose_guarded"]
     if has_middleware:
         middlewares.append("dibs.integrations.django.DibsMiddleware")
     with override_settings(MIDDLEWARE=middlewares):
-        guarded = make()
-    return plain, guarded
+        return application, make()

@@ -17,8 +17,9 @@ from dibs_torture.asgi import Receive, Scope, Send
 from dibs import AsyncDibs
 from dibs._async import lease_table, renewer
 from dibs._core import claim
-from dibs._http import policy, problems, responses, submission
-from dibs._http.submission import RequestFacts, RequestHeaders, Submitter
+from dibs._http import content, policy, problems, responses, submission
+from dibs._http.facts import RequestFacts, RequestHeaders
+from dibs._http.submission import Submitter
 from dibs.integrations import asgi
 from dibs.integrations.asgi import DibsMiddleware, Policy
 from dibs.testing import Server
@@ -237,12 +238,12 @@ MUTANTS: dict[str, Mutant] = {
     "forms_by_bytes": Mutant(
         "another boundary is another form",
         {"form_with_another_boundary"},
-        lambda patch: patch.setattr(submission, "fields_of_multipart", lambda kind, body: None),
+        lambda patch: patch.setattr(content, "read_multipart", lambda kind, body: None),
     ),
     "json_by_bytes": Mutant(
         "another order is another payload",
         {"json_written_otherwise"},
-        lambda patch: patch.setattr(submission, "_json_body", lambda facts: None),
+        lambda patch: patch.setattr(content, "_json_data", lambda body, decoder: None),
     ),
     "cors_replayed": Mutant(
         "the permission of one origin goes to another",

@@ -40,6 +40,25 @@ _PARAMETER = re.compile(
     rb';[ \t]*(name|filename[*0-9]*)[ \t]*=[ \t]*(?:"([^"\\]*(?:\\.[^"\\]*)*)"|([^;]*))',
     re.IGNORECASE,
 )
+_PLAIN_TYPE = re.compile(
+    r'multipart/form-data; ?boundary=(?:"[^"\\,;]{1,200}"|[^\s"\\,;=]{1,200})(?:; ?charset=utf-8)?',
+    re.IGNORECASE,
+)
+_PLAIN_NAME = rb'(?:"[^"\\\x00-\x1f]*"|[\w.\[\]-]+)'
+_PLAIN_HEADERS = {
+    b"content-disposition": re.compile(
+        rb" ?form-data; ?name=%b(?:; ?filename=%b)?(?:; ?filename\*=utf-8''[\w.~%%-]*)?"
+        % (_PLAIN_NAME, _PLAIN_NAME),
+        re.IGNORECASE,
+    ),
+    b"content-type": re.compile(
+        rb" ?(?!multipart/)[^\s;,/]+/[^\s;,/]+(?:; ?charset=(?:utf-8|us-ascii))?", re.IGNORECASE
+    ),
+    b"content-transfer-encoding": re.compile(rb" ?(?:7bit|8bit|binary)", re.IGNORECASE),
+}
+"""Headers of a part that parsers read, in the form in which all of them read the same."""
+_HEADER_NAME = re.compile(rb"[\w-]+")
+_LINE_END = re.compile(rb"[\r\n]")
 _LONGEST_HEAD = 16 * 1024
 _LONGEST_VALUE = 64 * 1024
 """Bytes of a text field that are kept as text; a longer one is hashed."""
@@ -55,25 +74,36 @@ def boundary_of(content_type: str) -> bytes | None:
     return None if match is None else match[1].strip().encode("utf-8", "surrogateescape")
 
 
-def fields_of_multipart(content_type: str, body: bytes) -> list[Field] | None:
-    """The fields and files of a whole form, sorted by name. None: this is not a form."""
+class Form(NamedTuple):
+    """A multipart form."""
+
+    fields: list[Field]
+    """The fields and files, sorted by name."""
+    is_plain: bool
+    """True: written as clients do, so that no two parsers read it differently."""
+
+
+def read_multipart(content_type: str, body: bytes) -> Form | None:
+    """Read a whole form. None: this is not a form."""
     boundary = boundary_of(content_type)
     if boundary is None:
         return None
-    reader = FormReader(boundary)
+    reader = FormReader(boundary, content_type)
     reader.add(body)
-    return reader.fields()
+    return reader.form()
 
 
 def form_fields(
-    values: Iterable[tuple[str, str]], files: Iterable[tuple[str, str | None, str]] = ()
+    values: Iterable[tuple[str | None, str]],
+    files: Iterable[tuple[str | None, str | None, str]] = (),
 ) -> list[Field]:
     """The fields (name, value) and files (name, file name, hash) of a form that is parsed already.
 
-    Sorted by name; the values of one name stay in the order in which they were sent.
+    Sorted by name; the values of one name stay in the order in which they were sent. Werkzeug knows
+    parts without a name.
     """
-    named = [[name, value] for name, value in values]
-    return _by_name([*named, *[[name, file or "", digest] for name, file, digest in files]])
+    named = [[name or "", value] for name, value in values]
+    return _by_name([*named, *[[name or "", file or "", digest] for name, file, digest in files]])
 
 
 def _by_name(fields: list[Field]) -> list[Field]:
@@ -83,8 +113,9 @@ def _by_name(fields: list[Field]) -> list[Field]:
 class FormReader:
     """Parses a multipart form as its bytes arrive."""
 
-    def __init__(self, boundary: bytes) -> None:
+    def __init__(self, boundary: bytes, content_type: str) -> None:
         self._mark = b"\r\n--" + boundary
+        self._is_plain = _PLAIN_TYPE.fullmatch(content_type) is not None
         self._held = b"\r\n"  # the first boundary has no line before it
         self._parts: list[_Part] = [_Part(0)]  # what comes before the first boundary
         self._text = _MOST_TEXT
@@ -101,23 +132,32 @@ class FormReader:
         self._parts[-1].add(data[start:rest])
         self._held = data[rest:]
 
-    def fields(self) -> list[Field] | None:
-        """After the last byte: the fields and files, sorted by name. None: it is not a form."""
+    def form(self) -> Form | None:
+        """After the last byte: what was read. None: it is not a form."""
         self._parts[-1].add(self._held)
         self._held = b""
         self._parts[-1].end()
-        if len(self._parts) == 1:
+        before, *parts = self._parts
+        if not parts:
             return None
-        fields = [part.field() for part in self._parts[1:]]
-        return _by_name([field for field in fields if field is not None])
+        is_whole = before.is_empty and parts[-1].is_end and len(parts) < _MOST_PARTS - 1
+        is_plain = self._is_plain and is_whole and all(part.is_plain for part in parts[:-1])
+        fields = [part.field() for part in parts]
+        return Form(_by_name([field for field in fields if field is not None]), is_plain)
 
 
 class _Part:
     """What is between two boundaries. A part that cannot be parsed is compared by its bytes."""
 
-    __slots__ = ("_hash", "_head", "_is_last", "_most", "_names", "_size", "_value")
+    __slots__ = (
+        "_hash", "_head", "_is_last", "_most", "_names", "_size", "_value", "is_end", "is_plain",
+    )  # fmt: skip
 
     def __init__(self, most: int) -> None:
+        self.is_plain = False
+        """True: all parsers read it as it is read here."""
+        self.is_end = False
+        """True: it is what a form ends with, and nothing more."""
         self._head: bytes | None = b""
         """The bytes of the head so far; None: the head has ended."""
         self._is_last = False
@@ -141,6 +181,7 @@ class _Part:
         data, self._head = self._head or b"", None
         if end >= 0 and data.lstrip(b" \t").startswith(b"\r\n"):
             self._names = _names(data[:end])
+            self.is_plain = bool(self._names) and _is_plain(data[:end])
         self._content(data[end + 4 :] if self._names else data)
 
     def _content(self, data: bytes) -> None:
@@ -155,8 +196,14 @@ class _Part:
         """End the part. Returns the number of bytes that it keeps as text."""
         if self._head is not None:
             self._is_last = self._head.strip() == b"--"
+            self.is_end = self._head in (b"--", b"--\r\n")
             self._begin(-1)
         return sum(map(len, self._value))
+
+    @property
+    def is_empty(self) -> bool:
+        """True: there is nothing between the boundaries."""
+        return not self._size
 
     def field(self) -> Field | None:
         """The field or file; None: this is the end of the form."""
@@ -181,6 +228,20 @@ def _names(head: bytes) -> list[str]:
     return [_text(name.strip()), *files[:1]]
 
 
+def _is_plain(head: bytes) -> bool:
+    """True: each header that parsers read comes once, in a line of its own, as clients write it."""
+    first, *lines = head.split(b"\r\n")
+    seen: set[bytes] = set()
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        name, form = name.lower(), _PLAIN_HEADERS.get(name.lower())
+        is_header = colon and _HEADER_NAME.fullmatch(name) and not _LINE_END.search(value)
+        if not is_header or name in seen or (form and not form.fullmatch(value)):
+            return False
+        seen.add(name)
+    return not first and b'name="_charset_"' not in head
+
+
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
@@ -192,7 +253,7 @@ class LongBody(NamedTuple):
     """What is known of a body that is longer than SHORT."""
 
     digest: str
-    fields: list[Field] | None
+    form: Form | None
     """The fields and files, if it is a multipart form."""
 
 
@@ -205,7 +266,7 @@ class BodyHash:
         self._hash = hashlib.sha256()
         is_form = content_type.lstrip().lower().startswith("multipart/form-data")
         boundary = boundary_of(content_type) if is_form else None
-        self._form = None if boundary is None else FormReader(boundary)
+        self._form = None if boundary is None else FormReader(boundary, content_type)
 
     def add(self, piece: bytes) -> None:
         """Read the next bytes of the body."""
@@ -215,8 +276,8 @@ class BodyHash:
 
     def result(self) -> LongBody:
         """After the last byte."""
-        fields = None if self._form is None else self._form.fields()
-        return LongBody(self._hash.hexdigest(), fields)
+        form = None if self._form is None else self._form.form()
+        return LongBody(self._hash.hexdigest(), form)
 
 
 def declared_length(headers: Mapping[str, str]) -> int | None:

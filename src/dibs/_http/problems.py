@@ -9,7 +9,7 @@
 | the key of a lease is held by another request | 409, Retry-After |
 | the key of a throttle was called too often | 429, Retry-After, RateLimit, RateLimit-Policy |
 | the client's key is missing or malformed, or the body is incomplete | 400 |
-| it says twice who submits or where | 400 |
+| it says twice who submits or where, or the fields that count cannot be read | 400 |
 | the body is longer than the policy accepts | 413 |
 | the body does not arrive in time | 408 |
 | too many long bodies arrive at a time | 503, Retry-After |
@@ -21,9 +21,9 @@ import math
 from typing import Any
 
 from ..errors import Busy, DibsError, Duplicate, Mismatch, Unavailable
+from .facts import InvalidRequest
 from .policy import Policy
 from .responses import Headers, Response, readable
-from .submission import InvalidRequest
 
 REPLAYED = "idempotent-replayed"
 _TITLES = {

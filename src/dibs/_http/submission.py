@@ -19,27 +19,17 @@ body is read is refused if it comes twice: otherwise one person could get anothe
 import base64
 import binascii
 import functools
-import json
 import re
-from collections.abc import Iterable, Mapping
-from decimal import Decimal
-from typing import Any, Literal, NamedTuple, cast
-from urllib.parse import parse_qsl
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
-from .._core.keys import canonical_json, digest, plain_text
+from .._core.keys import canonical_json, digest
 from ..errors import UsageError
-from .bodies import (
-    LONG_TO_PARSE,
-    MOST_FIELDS,
-    Field,
-    LongBody,
-    fields_of_multipart,
-    form_fields,
-)
-from .policy import GuardOptions, Policy, canonical_path, has_control_characters
+from .content import content_of, selected
+from .facts import InvalidRequest, RequestFacts, ambiguous, endpoint_method, value_text
+from .policy import GuardOptions, Policy, canonical_path, has_control_characters, without_end
 
-_MISSING: Any = None
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _QUOTED = re.compile(
     r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\]){1,255})"'
@@ -74,84 +64,6 @@ _COOKIE = re.compile(r'([^=;]*)=((?:\s*"(?:[^"\\]|\\.)*"\s*(?=;|$))|[^;]*)')
 """A cookie whose value may contain a semicolon in quotes."""
 
 
-class RequestHeaders(dict[str, str]):
-    """The headers of a request, by their names in lower case."""
-
-    repeated: tuple[str, ...] = ()
-    """Names that came in several lines, whose values are joined."""
-
-
-def read_headers(lines: Iterable[tuple[str, str]]) -> RequestHeaders:
-    """The headers in *lines* of names and values. HTTP/2 may split cookies."""
-    headers = RequestHeaders()
-    for given, value in lines:
-        name = given.lower()
-        if name in headers:
-            joint = "; " if name == "cookie" else ", "
-            headers[name] = f"{headers[name]}{joint}{value}"
-            headers.repeated = (*headers.repeated, name)
-        else:
-            headers[name] = value
-    return headers
-
-
-class RequestFacts(NamedTuple):
-    """What is known of a request before it is handled."""
-
-    method: str
-    route: str
-    """The template of the route, for events: it holds no value of this request."""
-    path: str
-    query: str
-    """The query string as it was sent, without the question mark."""
-    headers: RequestHeaders
-    body: bytes = b""
-    """The whole body; empty if it is `long`, or was parsed into `fields`."""
-    user: object = None
-    """What the application says who submits; None and "": it does not know."""
-    user_kind: str = "user"
-    """Where `user` comes from, so that names from two sources are never equal."""
-    path_fields: Mapping[str, object] = {}
-    """The fields of the path, with the values that the endpoint gets."""
-    place: str | None = None
-    """What the router matched, see `routed_place`; None: not known, the path counts."""
-    address: str | None = None
-    """The address of the client."""
-    long: LongBody | None = None
-    """What is known of a body that is too long for memory."""
-    fields: list[Field] | None = None
-    """The fields and files of a form that the framework has parsed."""
-    host: str | None = None
-    """The host as the framework has it; None: the Host header."""
-
-    @property
-    def is_long_to_parse(self) -> bool:
-        """True: what it submits is to be read beside the event loop."""
-        return len(self.body) > LONG_TO_PARSE
-
-    @property
-    def media_type(self) -> str:
-        """The media type of the body, without parameters."""
-        return _media_type(self.headers.get("content-type", ""))
-
-    @property
-    def is_json(self) -> bool:
-        """True: the body is declared as JSON."""
-        media_type = self.media_type
-        return media_type == "application/json" or media_type.endswith("+json")
-
-    @property
-    def is_compressed(self) -> bool:
-        """True: the body has a content coding, so its fields cannot be read here."""
-        coding = self.headers.get("content-encoding")
-        return coding is not None and coding.strip().lower() not in ("", "identity")
-
-
-@functools.lru_cache(maxsize=256)
-def _media_type(content_type: str) -> str:
-    return content_type.partition(";")[0].strip().lower()
-
-
 Unknown = Literal["scheme", "cookie"]
 
 
@@ -170,40 +82,9 @@ class Submission(NamedTuple):
     """What may say who submits, and does not identify the user."""
 
 
-class InvalidRequest(NamedTuple):
-    """Why a request cannot be guarded: its key is malformed, or it did not arrive as a whole."""
-
-    kind: str
-    detail: str
-    status: int = 400
-
-
 def applied(policy: Policy, submission: Submission | InvalidRequest) -> Policy:
     """The policy by which the response ends the claim: a request without a key has another one."""
     return submission.policy if isinstance(submission, Submission) else policy
-
-
-INCOMPLETE = InvalidRequest(
-    "incomplete", "The request body is incomplete. The request was not processed."
-)
-
-
-TIMED_OUT = InvalidRequest(
-    "timeout", "The request body did not arrive in time. The request was not processed.", 408
-)
-NO_ROOM = InvalidRequest(
-    "overloaded", "Too many long requests are being received. Try again soon.", 503
-)
-
-
-def too_large(limit: int) -> InvalidRequest:
-    """The body is longer than the policy accepts."""
-    return InvalidRequest("too-large", f"The request body exceeds {limit} bytes.", 413)
-
-
-def ambiguous(what: str) -> InvalidRequest:
-    """*what* came more than once, so its readers may disagree about it."""
-    return InvalidRequest("ambiguous", f"{what} was sent more than once; send it once.")
 
 
 _BAD_PATH = InvalidRequest("ambiguous", "The path contains a control character.")
@@ -237,18 +118,22 @@ def submission_of(
     host = ""
     if options.per_host:
         host = options.host(facts.headers.get("host", "") if facts.host is None else facts.host)
-    endpoint = _endpoint(options.service or "", host, facts.method, facts.route)
+    if facts.method == "HEAD":
+        policy = policy.without_responses()
+    method = endpoint_method(facts.method)
+    endpoint = _endpoint(options.service or "", host, method, facts.route)
     accepted = facts.headers.get("accept-encoding")
     if given is not None:
-        payload = _hashed(secret, facts.query, *_content(facts))
+        payload = _hashed(secret, facts.query, *content_of(facts))
         key = _hashed(secret, endpoint, user, "key", place, given)
         unknown = None if user is not None else _unknown(policy, facts.headers)
         return Submission(key, payload, True, policy, accepted, unknown)
     if policy.by:
-        selected = _Selected(user, place, facts)
-        words = [word for path in policy.by for word in (path, *_chosen(path, selected))]
+        words = selected(policy.by, user, place, facts)
+        if isinstance(words, InvalidRequest):
+            return words
     else:
-        words = [place, facts.query, *_content(facts)]
+        words = [place, facts.query, *content_of(facts)]
     kind = "by" if policy.by else "all"
     key = _hashed(secret, endpoint, user, client, kind, *words)
     keyless = policy.without_key(is_known=user is not None)
@@ -263,25 +148,19 @@ def routed_place(template: str, fields: Mapping[str, object]) -> str:
     """
     if not fields:
         return template
-    return f"{template} {canonical_json({name: _text(value) for name, value in fields.items()})}"
+    texts = {name: value_text(value) for name, value in fields.items()}
+    return f"{template} {canonical_json(texts)}"
 
 
 def _place(facts: RequestFacts) -> str | InvalidRequest:
     """The place of the endpoint: what the router matched, or the path in one spelling."""
     if facts.place is not None:
         return facts.place
-    if facts.path[:2] != "//" and facts.path.isprintable():
-        return facts.path
+    path = without_end(facts.path)
+    if path[:2] != "//" and path.isprintable():
+        return path
     # Some routers accept `/orders` with a line feed. No client sends one by accident.
-    return _BAD_PATH if has_control_characters(facts.path) else canonical_path(facts.path)
-
-
-def _text(value: object) -> str:
-    """*value* as text: of one route, equal texts are equal values."""
-    if isinstance(value, Decimal):
-        value = value.normalize()
-    text = plain_text(value)
-    return str(value) if text is None else text
+    return _BAD_PATH if has_control_characters(path) else canonical_path(path)
 
 
 def _hashed(secret: bytes, *parts: str | bytes | None) -> str:
@@ -486,133 +365,3 @@ def _value(text: str) -> str | None:
 
 def _unescaped(escape: re.Match[str]) -> str:
     return escape[2] if escape[1] is None else chr(int(escape[1], 8))
-
-
-# ---- the payload
-
-
-def _content(facts: RequestFacts) -> tuple[str, str | bytes]:
-    """The format of the body, and its content independent of layout and order, if it is known how.
-
-    Formats are apart: a form and a list of pairs in JSON are not the same.
-    """
-    fields = _fields(facts)
-    if fields is not None:
-        return "form", canonical_json(fields)
-    if facts.long is not None:
-        return "long", facts.long.digest
-    text = _canonical(_json_body(facts))
-    return ("raw", facts.body) if text is None else ("json", text)
-
-
-def _json_body(facts: RequestFacts) -> Any:
-    """The data of a JSON body; None: it is not JSON, or invalid, or nested too deeply."""
-    if not facts.is_json or facts.is_compressed:
-        return None
-    try:
-        text = facts.body.decode(json.detect_encoding(facts.body), "surrogatepass")
-        return _DECODER.decode(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _float(text: str) -> float | dict[str, str]:
-    """A float, or the digits where a float has too few: two amounts may differ in the last one."""
-    number = float(text)
-    try:
-        is_exact = repr(number) == text or Decimal(repr(number)) == Decimal(text)
-    except ArithmeticError:  # an exponent that not even a Decimal can hold
-        is_exact = False
-    return number if is_exact else {"~number": text}
-
-
-_DECODER = json.JSONDecoder(parse_float=_float)
-
-
-def _canonical(data: Any) -> str | None:
-    """As JSON with sorted keys; None: there is no data, or it is nested too deeply."""
-    try:
-        return None if data is None else canonical_json(data)
-    except RecursionError:
-        return None
-
-
-def _fields(facts: RequestFacts) -> list[Field] | None:
-    """The fields and files of a form, sorted by name; None: not a form, or too long to parse."""
-    if facts.fields is not None:
-        return facts.fields
-    if facts.is_compressed:
-        return None
-    if facts.long is not None:
-        return facts.long.fields
-    media_type = facts.media_type
-    if media_type == "application/x-www-form-urlencoded":
-        if facts.body.count(b"&") >= MOST_FIELDS:
-            return None
-        return _pairs(facts.body.decode("utf-8", "surrogateescape"))
-    if media_type == "multipart/form-data":
-        return fields_of_multipart(facts.headers["content-type"], facts.body)
-    return None
-
-
-def _pairs(text: str) -> list[Field]:
-    return form_fields(parse_qsl(text, keep_blank_values=True, errors="surrogateescape"))
-
-
-class _Selected(NamedTuple):
-    """What `by=` can select from."""
-
-    user: str | None
-    place: str
-    facts: RequestFacts
-
-
-def _chosen(path: str, of: _Selected) -> tuple[str | bytes | None, ...]:
-    """The value at *path*; of a body that cannot be parsed, all of it."""
-    if path.partition(".")[0] == "body" and _is_opaque(of.facts):
-        return _content(of.facts)
-    return (_canonical(_look_up(path, of)),)
-
-
-def _is_opaque(facts: RequestFacts) -> bool:
-    """True: there is a body, and it has no fields that can be read."""
-    has_body = bool(facts.body) or facts.long is not None
-    return has_body and _fields(facts) is None and _json_body(facts) is None
-
-
-def _look_up(path: str, of: _Selected) -> Any:
-    """The value at *path*; None: it is missing or null."""
-    root, *words = path.split(".")
-    if root == "user":
-        return of.user
-    if root == "header":
-        return of.facts.headers.get(".".join(words).lower())
-    value: Any = of.place if root == "path" and not words else _tree(root, of.facts)
-    for word in words:
-        value = _step(value, word)
-    return value
-
-
-def _tree(root: str, facts: RequestFacts) -> Any:
-    if root == "path":
-        return {name: _text(value) for name, value in facts.path_fields.items()}
-    if root == "query":
-        return _as_mapping(_pairs(facts.query))
-    fields = _fields(facts)
-    return _json_body(facts) if fields is None else _as_mapping(fields)
-
-
-def _as_mapping(fields: list[Field]) -> dict[str, Any]:
-    """Names to values; the value of a file is its name and its hash."""
-    groups: dict[str, list[Any]] = {}
-    for name, *rest in fields:
-        groups.setdefault(name, []).append(rest[0] if len(rest) == 1 else rest)
-    return {name: values[0] if len(values) == 1 else values for name, values in groups.items()}
-
-
-def _step(value: Any, word: str) -> Any:
-    if isinstance(value, Mapping):
-        return cast("Mapping[str, Any]", value).get(word)
-    if isinstance(value, list) and word.isdecimal() and int(word) < len(cast("list[Any]", value)):
-        return cast("list[Any]", value)[int(word)]
-    return _MISSING

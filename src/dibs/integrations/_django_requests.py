@@ -23,19 +23,16 @@ from .._http.bodies import (
     file_hash,
     form_fields,
 )
-from .._http.policy import GuardOptions, Policy
-from .._http.submission import (
+from .._http.facts import (
     INCOMPLETE,
     InvalidRequest,
     RequestFacts,
     RequestHeaders,
-    Submission,
     read_headers,
-    routed_place,
-    split_key_lines,
-    submission_of,
     too_large,
 )
+from .._http.policy import GuardOptions, Policy
+from .._http.submission import Submission, routed_place, split_key_lines, submission_of
 from .._internal_api import fingerprint
 from .wsgi import RequestBody
 

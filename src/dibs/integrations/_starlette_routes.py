@@ -114,9 +114,8 @@ def route_of(request: Request) -> str:
 
 def template_of(scope: Scope) -> str | None:
     """The template of the route; None: Starlette does not say."""
-    route = scope.get("route")
-    # FastAPI keeps the route as its router has it, and here as the application has it.
-    included = scope.get("fastapi", {}).get("effective_route_context")
+    route, included = scope.get("route"), effective_route(scope)
+    # FastAPI keeps the route as its router has it, and as the application has it.
     if getattr(included, "original_route", None) is route:
         route = included
     return getattr(route, "path", None) or None
@@ -147,8 +146,13 @@ def _converted(field: Any, text: str) -> object:
 
 def dependant_of(scope: Any) -> Any:
     """What the endpoint depends on; recent versions keep that of included routers apart."""
+    return getattr(effective_route(scope), "dependant", None)
+
+
+def effective_route(scope: Scope) -> Any:
+    """The route of a request, which may be one of an included router; None: it is not known."""
     included = scope.get("fastapi", {}).get("effective_route_context")
-    return getattr(scope.get("route") if included is None else included, "dependant", None)
+    return scope.get("route") if included is None else included
 
 
 def all_of(dependant: Any) -> Iterator[Any]:
@@ -162,10 +166,10 @@ def all_of(dependant: Any) -> Iterator[Any]:
 def is_dependency(scope: Any, function: object) -> bool:
     """True: the endpoint depends on *function*, and is not itself that function."""
     dependants: list[Any] = [*all_of(dependant_of(scope))]
-    return any(_reaches(each.call, function) for each in dependants[:-1])
+    return any(is_around(each.call, function) for each in dependants[:-1])
 
 
-def _reaches(call: Any, function: object) -> bool:
+def is_around(call: Any, function: object) -> bool:
     """True: *call* is *function*, or a method, an object or a decorated function around it."""
     while call is not None:
         if call is function or getattr(call.__class__, "__call__", None) is function:  # noqa: B004

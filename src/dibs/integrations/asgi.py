@@ -15,30 +15,29 @@ from typing import IO, Any, Unpack, cast
 
 from .. import AsyncDibs
 from .._http.bodies import PIECE, SHORT, BodyHash, LongBody, Spool, SpooledSize
-from .._http.policy import (
-    GuardKeywords,
-    GuardOptions,
-    Policy,
-    check_routes,
-    inner_path,
-    mark_guarded,
-    match_policy,
-    unmark_guarded,
-)
-from .._http.responses import Response
-from .._http.submission import (
+from .._http.facts import (
     INCOMPLETE,
     NO_ROOM,
     TIMED_OUT,
     InvalidRequest,
     RequestFacts,
     RequestHeaders,
-    Submission,
-    applied,
     read_headers,
-    submission_of,
     too_large,
 )
+from .._http.policy import (
+    GuardKeywords,
+    GuardOptions,
+    Policy,
+    check_routes,
+    guard_options,
+    inner_path,
+    mark_guarded,
+    match_policy,
+    unmark_guarded,
+)
+from .._http.responses import Response
+from .._http.submission import Submission, applied, submission_of
 from ._async.http_claims import claim_request
 from ._response_end import App as App
 from ._response_end import Message, Recorder, RequestEnd
@@ -72,7 +71,7 @@ class DibsMiddleware:
         self._url = dibs if isinstance(dibs, str) else None
         self._dibs = AsyncDibs(dibs) if isinstance(dibs, str) else dibs
         self._policies = tuple(policies)
-        self._options = GuardOptions(**options)
+        self._options = guard_options("DibsMiddleware", options, "dibs", "policies")
         check_routes(self._policies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -96,7 +95,7 @@ class DibsMiddleware:
             if isinstance(outcome, Response):
                 return await send_response(outcome, send)
             end = RequestEnd(scope, body.receive, send)
-            end.recorder = Recorder(applied(policy, submission), outcome)
+            end.recorder = Recorder(applied(policy, submission), outcome, str(scope["path"]))
             return await end.run(self._app)
         finally:
             unmark_guarded(scope)

@@ -25,28 +25,27 @@ with needs("flask"):
 from .. import Dibs
 from .._http.bodies import Field, declared_length, file_hash, form_fields
 from .._http.decorators import Once, PreventDuplicateSubmit, TransactionOpener, check_registered
+from .._http.facts import (
+    INCOMPLETE,
+    InvalidRequest,
+    RequestFacts,
+    RequestHeaders,
+    endpoint_method,
+    read_headers,
+    too_large,
+)
 from .._http.policy import (
     GuardKeywords,
     GuardOptions,
     Policy,
+    guard_options,
     mark_guarded,
     secret_bytes,
     with_service,
 )
 from .._http.problems import busy, is_refusal
 from .._http.responses import Headers, Recording, Response
-from .._http.submission import (
-    INCOMPLETE,
-    InvalidRequest,
-    RequestFacts,
-    RequestHeaders,
-    Submission,
-    read_headers,
-    routed_place,
-    split_key_lines,
-    submission_of,
-    too_large,
-)
+from .._http.submission import Submission, routed_place, split_key_lines, submission_of
 from .._http.throttle import Throttle, Throttled
 from .._internal_api import throttling
 from ..errors import Unavailable, UsageError
@@ -76,7 +75,7 @@ def install(app: Flask, dibs: Dibs | str, **options: Unpack[GuardKeywords[User]]
         secret: Default: the secret key of the app.
         **options: `GuardKeywords`.
     """
-    checked = GuardOptions(**with_service(options, app.import_name))
+    checked = guard_options("install", with_service(options, app.import_name))
     app.extensions["dibs"] = _AppGuard(Dibs(dibs) if isinstance(dibs, str) else dibs, checked)
     app.wsgi_app = cast(Any, _checked(app, _counting(_ending(app.wsgi_app))))
     app.teardown_request(_fail_open_claims)
@@ -332,7 +331,7 @@ class _AppGuard:
 
     def claim(self, policy: Policy) -> "tuple[Submission, Claim] | Response | None":
         """A claim on the current request, or the response in its place; None: not guarded."""
-        name = f"{request.method} {request.url_rule or request.endpoint}"
+        name = f"{endpoint_method(request.method)} {request.url_rule or request.endpoint}"
         submission = self._submission(policy, name)
         if submission is None:
             return None

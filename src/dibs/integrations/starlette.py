@@ -30,24 +30,32 @@ with needs("starlette"):
 from .. import AsyncDibs
 from .._http.bodies import Field, SpooledSize, file_hash, form_fields
 from .._http.decorators import Once, PreventDuplicateSubmit, TransactionOpener, check_registered
-from .._http.policy import GuardKeywords, GuardOptions, Policy, mark_guarded, unmark_guarded
-from .._http.problems import busy, refusal_response
-from .._http.responses import Response
-from .._http.submission import (
+from .._http.facts import (
     INCOMPLETE,
     NO_ROOM,
     TIMED_OUT,
     InvalidRequest,
     RequestFacts,
     RequestHeaders,
-    Submission,
-    routed_place,
+    endpoint_method,
     too_large,
 )
+from .._http.policy import (
+    GuardKeywords,
+    GuardOptions,
+    Policy,
+    guard_options,
+    mark_guarded,
+    unmark_guarded,
+)
+from .._http.problems import busy, refusal_response
+from .._http.responses import Response
+from .._http.submission import Submission, routed_place
 from .._http.throttle import Throttle, Throttled
 from .._internal_api import NotOurs, throttling
 from ..errors import Unavailable, UsageError
 from ._async.http_claims import claim_request
+from ._fastapi_values import given_values
 from ._request_transaction import OpenTransaction, left_of, table_response, within_of
 from ._response_end import (
     App,
@@ -107,7 +115,7 @@ def install(app: Starlette, dibs: AsyncDibs | str, **options: Unpack[GuardKeywor
         raise UsageError("call install(app, dibs) before the app serves its first request")
     # Inside of all others, in whatever order they are added: the response is stored as the endpoint
     # made it, and a replay passes compression, CORS and sessions again.
-    checked = GuardOptions(**options)
+    checked = guard_options("install", options)
     app.user_middleware.append(Middleware(cast(Any, _Middleware), dibs=dibs, options=checked))
 
 
@@ -135,7 +143,8 @@ def guard(
         guard = _guard_of(request)
         if opened is not None and is_dependency(request.scope, guarded):
             raise UsageError("within= is for the endpoint, not for its dependencies")
-        response = await guard.claim(policy, request)
+        given = given_values(policy.by, request, guarded, kwargs) if policy.by else {}
+        response = await guard.claim(policy, request, given)
         if response is None and opened is None:
             return await resolved(call(*args, **kwargs))
         if response is None and opened is not None:
@@ -425,10 +434,15 @@ class _RequestGuard:
             self._end = RequestEnd(request.scope, self._receive, self._pass_on, opener)
         return self._end
 
-    async def claim(self, policy: Policy, request: Request) -> Response | None:
-        """Claim the request. Returns the response in place of the endpoint's; None: run it."""
-        name = f"{request.method} {route_of(request)}"
-        submission = await self._submission(policy, request, name)
+    async def claim(
+        self, policy: Policy, request: Request, given: dict[str, str | None]
+    ) -> Response | None:
+        """Claim the request. Returns the response in place of the endpoint's; None: run it.
+
+        *given*: values that the endpoint gets, see `RequestFacts`.
+        """
+        name = f"{endpoint_method(request.method)} {route_of(request)}"
+        submission = await self._submission(policy, request, name, given)
         if submission is None:
             return None
         mark_guarded(request.scope)
@@ -449,8 +463,8 @@ class _RequestGuard:
         policy = policy_for(request.scope)
         if policy is None or policy.key == "never":
             return None
-        name = f"{request.method} {route_of(request)}"
-        submission = await self._submission(policy, request, name)
+        name = f"{endpoint_method(request.method)} {route_of(request)}"
+        submission = await self._submission(policy, request, name, {})
         if submission is None or isinstance(submission, InvalidRequest) or not submission.by_client:
             return None
         outcome = await claim_request(self._middleware.dibs, policy, name, submission)
@@ -484,7 +498,7 @@ class _RequestGuard:
         return None, work.result
 
     async def _submission(
-        self, policy: Policy, request: Request, name: str
+        self, policy: Policy, request: Request, name: str, given: dict[str, str | None]
     ) -> Submission | InvalidRequest | None:
         options, keys = self._middleware.options, keys_of(policy, request.scope)
         if policy.key == "only" and not keys:
@@ -498,7 +512,8 @@ class _RequestGuard:
             self._unread, body = None, self._unread[1]
         if isinstance(body, InvalidRequest):
             return body
-        facts = _facts_of(request, name, headers, user)._replace(body=body[0], fields=body[1])
+        facts = _facts_of(request, name, headers, user)
+        facts = facts._replace(body=body[0], fields=body[1], given=given)
         return await decided(policy, facts, keys, options)
 
     # ---- the application

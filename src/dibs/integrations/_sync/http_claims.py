@@ -5,10 +5,11 @@ import functools
 import logging
 from typing import TYPE_CHECKING
 
+from ..._http.facts import InvalidRequest
 from ..._http.policy import Policy, outcome_of
 from ..._http.problems import refusal_response, replay
 from ..._http.responses import Recording, Response
-from ..._http.submission import InvalidRequest, Submission
+from ..._http.submission import Submission
 from ..._internal_api import ClaimRequest, How, claiming
 from ...errors import Duplicate, Mismatch, Unavailable
 

@@ -42,10 +42,11 @@ with needs("django"):
 
 from ... import AsyncDibs, Dibs
 from ..._http.decorators import Once, PreventDuplicateSubmit, TransactionOpener
+from ..._http.facts import InvalidRequest, endpoint_method
 from ..._http.policy import Policy, check_routes, mark_guarded, match_policy, outcome_of
 from ..._http.problems import busy, is_refusal
 from ..._http.responses import Recording, Response
-from ..._http.submission import InvalidRequest, Submission, applied
+from ..._http.submission import Submission, applied
 from ..._http.throttle import Throttle, ThrottleAnswer, Throttled
 from ..._internal_api import Guard, open_in_django, throttling
 from ...errors import Unavailable, UsageError
@@ -591,5 +592,5 @@ def _url() -> str:
 
 
 def _route_of(request: Any) -> str:
-    match = request.resolver_match
-    return f"{request.method} /{match.route}" if match else f"{request.method} *"
+    match, method = request.resolver_match, endpoint_method(str(request.method))
+    return f"{method} /{match.route}" if match else f"{method} *"

@@ -25,7 +25,7 @@ from dibs._http.policy import (
 )
 from dibs._http.submission import submission_of
 
-from .submitted import facts
+from .submitted import facts, submitted
 
 # ---- which requests are guarded
 

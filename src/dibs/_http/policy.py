@@ -3,10 +3,11 @@
 import re
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypeVar, cast
 
 from .._core.claim import How
 from .._core.keys import Seconds, seconds
+from .._core.keywords import TypedDict, refuse_unknown
 from .._core.options import After, ClaimOptions, OnError, OutagePolicy
 from ..errors import UsageError
 from .bodies import BODY_LIMIT, BODY_TIMEOUT, SPOOL_LIMIT, Spool, spool_of
@@ -15,7 +16,7 @@ from .responses import RESPONSE_CODEC, Recording, Response
 U = TypeVar("U", bound=Callable[..., Any])
 
 
-class GuardKeywords(TypedDict, Generic[U], total=False):
+class GuardKeywords(TypedDict, Generic[U], total=False, closed=True):
     """The keyword arguments of `install` and `DibsMiddleware`."""
 
     user: U | None
@@ -76,6 +77,15 @@ class GuardOptions(Generic[U]):
             return None
         name, _, port = host.rpartition(":")
         return name if name and port in ("80", "443") else host
+
+
+def guard_options(verb: str, options: GuardKeywords[U], *others: str) -> GuardOptions[U]:
+    """Return the options of *verb*, which has *others*, too.
+
+    UsageError: one is invalid. TypeError: there is no such one.
+    """
+    refuse_unknown(verb, options, GuardKeywords, *others)
+    return GuardOptions(**options)
 
 
 def with_service(options: GuardKeywords[U], default: str) -> GuardKeywords[U]:
@@ -147,7 +157,7 @@ SAFE = ("GET", "HEAD", "OPTIONS", "TRACE")
 """Methods that change nothing: a policy for all methods does not include them."""
 
 
-class PolicyKeywords(TypedDict, total=False):
+class PolicyKeywords(TypedDict, total=False, closed=True):
     """The keyword arguments of `once`: the options of a `Policy`, all but its routes."""
 
     window: Required[Seconds]

@@ -30,6 +30,7 @@ from .._http.policy import (
     GuardOptions,
     Policy,
     check_routes,
+    guard_options,
     inner_path,
     mark_guarded,
     match_policy,
@@ -70,7 +71,7 @@ class DibsMiddleware:
         self._url = dibs if isinstance(dibs, str) else None
         self._dibs = AsyncDibs(dibs) if isinstance(dibs, str) else dibs
         self._policies = tuple(policies)
-        self._options = GuardOptions(**options)
+        self._options = guard_options("DibsMiddleware", options, "dibs", "policies")
         check_routes(self._policies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

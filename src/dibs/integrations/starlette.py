@@ -40,7 +40,14 @@ from .._http.facts import (
     endpoint_method,
     too_large,
 )
-from .._http.policy import GuardKeywords, GuardOptions, Policy, mark_guarded, unmark_guarded
+from .._http.policy import (
+    GuardKeywords,
+    GuardOptions,
+    Policy,
+    guard_options,
+    mark_guarded,
+    unmark_guarded,
+)
 from .._http.problems import busy, refusal_response
 from .._http.responses import Response
 from .._http.submission import Submission, routed_place
@@ -108,7 +115,7 @@ def install(app: Starlette, dibs: AsyncDibs | str, **options: Unpack[GuardKeywor
         raise UsageError("call install(app, dibs) before the app serves its first request")
     # Inside of all others, in whatever order they are added: the response is stored as the endpoint
     # made it, and a replay passes compression, CORS and sessions again.
-    checked = GuardOptions(**options)
+    checked = guard_options("install", options)
     app.user_middleware.append(Middleware(cast(Any, _Middleware), dibs=dibs, options=checked))
 
 

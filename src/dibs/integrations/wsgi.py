@@ -33,9 +33,9 @@ from .._http.facts import (
 )
 from .._http.policy import (
     GuardKeywords,
-    GuardOptions,
     Policy,
     check_routes,
+    guard_options,
     mark_guarded,
     match_policy,
 )
@@ -72,7 +72,7 @@ class DibsMiddleware:
         self._app = app
         self._dibs = Dibs(dibs) if isinstance(dibs, str) else dibs
         self._policies = tuple(policies)
-        self._options = GuardOptions(**options)
+        self._options = guard_options("DibsMiddleware", options, "dibs", "policies")
         check_routes(self._policies)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:

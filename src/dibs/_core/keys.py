@@ -270,6 +270,13 @@ def _with_star(word: str) -> str:
     return f"{word}:*" if is_name else "*"
 
 
+def printable(text: str) -> str:
+    """*text* without characters that a terminal would obey: a key, or a server, may have any."""
+    if text.isprintable():
+        return text
+    return "".join([each if each.isprintable() else repr(each)[1:-1] for each in text])
+
+
 def hash_tag(key: bytes) -> bytes | None:
     """The part of *key* that a cluster hashes, where the key names one: `a{tag}b` → `tag`."""
     _, opened, rest = key.partition(b"{")

@@ -39,7 +39,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup run docs quick map test all-tests check lint types pytest test-long test-pages test-slow some-conditions test-conditions redis-oldest redis-newest \
-	on-redis-oldest on-redis-newest test-all test-topologies test-alerts test-line-bots line-rules audit test-frameworks test-newest mutants simulate bench benchmarks rivals verdicts \
+	on-redis-oldest on-redis-newest test-all test-topologies test-alerts test-line-bots line-rules type-checkers run-type-checkers audit test-frameworks test-newest mutants simulate bench benchmarks rivals verdicts \
 	generate dashboard pictures pins clean dist build-dist try-release release upload
 
 help: ## this list
@@ -184,6 +184,12 @@ test-newest: $(UV) ## … on the newest that is published and allowed
 	@$(MAKE) --no-print-directory pytest VENV=.venv-newest PINS=$(FOUND) \
 		ARGS="tests/http tests/integrations tests/databases tests/console tests/cli tests/local_line/test_sdk.py $(ARGS)"
 
+type-checkers: setup ## what six type checkers say about right and wrong programs; ARGS=--write if they say another thing
+	@$(MAKE) --no-print-directory run-type-checkers VENV=.venv-checkers PINS=requirements/checkers.txt
+
+run-type-checkers: setup
+	@$(BIN)/python -m tests.typing.checkers --python .venv/bin/python $(ARGS)
+
 mutants: setup ## small changes to the code that no test notices; after `make map`; ARGS="src/dibs/_core/lease.py --sample 40"
 	@$(BIN)/python -m tests.mutation $(ARGS)
 
@@ -245,6 +251,7 @@ pins: $(UV) ## requirements/ from pyproject.toml; UPGRADE=1 moves to the newest 
 	@$(PIN) pyproject.toml --group weamind -c requirements/dev.txt -o requirements/weamind.txt
 	@echo redis==$(OLDEST_REDIS) | $(PIN) - -o requirements/redis-oldest.txt
 	@$(PIN) pyproject.toml --group dist -c requirements/dev.txt -o requirements/dist.txt
+	@$(PIN) pyproject.toml --group checkers -c requirements/dev.txt -o requirements/checkers.txt
 	@echo uv | $(PIN) - -o requirements/uv.txt
 	@grep -v '^#' requirements/rivals.in | while read name python packages; do \
 		printf '%s\n' $$packages | $(PIN_FOR) $$python - -o requirements/rivals/$$name.txt; done

@@ -23,12 +23,12 @@ from ._core.inspection import (
     cut,
     exactly,
     is_shortened,
-    printable,
     shorten,
     token_hint,
 )
 from ._core.jobs import ResultWatch, Standing, covers, fetched_by, standing_of
-from ._core.keys import Seconds, Template, answering, fingerprint, seconds
+from ._core.keys import Seconds, Template, answering, fingerprint, printable, seconds
+from ._core.keywords import TypedDict, refuse_unknown
 from ._core.lease import UNGUARDED, token_for
 from ._core.lease import lend as _lend
 from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
@@ -91,6 +91,7 @@ if TYPE_CHECKING:
         "Standing",
         "Template",
         "ThrottleKeywords",
+        "TypedDict",
         "UsageOutcome",
         "Within",
         "Work",
@@ -115,6 +116,7 @@ if TYPE_CHECKING:
         "open_in_django",
         "printable",
         "refusal_in",
+        "refuse_unknown",
         "remaining",
         "returned_type",
         "row_of",

@@ -1,7 +1,7 @@
 """Options: declared once, checked where they enter, remembered."""
 
 import inspect
-from typing import Any, get_type_hints
+from typing import Any, Required, get_origin, get_type_hints
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_what_may_be_written_is_what_is_checked(keywords: Any, options: Any) -> 
     for name, kind in get_type_hints(keywords).items():
         assert hints[name] == kind, name
         assert (parameters[name].default is inspect.Parameter.empty) == (
-            name in keywords.__required_keys__
+            get_origin(keywords.__annotations__[name]) is Required
         ), name
 
 
@@ -67,19 +67,19 @@ def test_every_verb_shows_its_options_and_their_defaults() -> None:
     [
         (
             lambda dibs: dibs.hold("k"),
-            "Dibs.hold() missing 1 required keyword-only argument: 'ttl'",
+            "hold() missing 1 required keyword-only argument: 'ttl'",
         ),
         (
             lambda dibs: dibs.hold("k", ttl=1, timeout=2),
-            "Dibs.hold() got an unexpected keyword argument 'timeout'",
+            "hold() got an unexpected keyword argument 'timeout'",
         ),
         (
             lambda dibs: dibs.try_hold("k", ttl=1, renew=True),
-            "Dibs.try_hold() got an unexpected keyword argument 'renew'",
+            "try_hold() got an unexpected keyword argument 'renew'",
         ),
         (
             lambda dibs: dibs.once("k:{a}"),
-            "Dibs.once() missing 1 required keyword-only argument: 'window'",
+            "once() missing 1 required keyword-only argument: 'window'",
         ),
     ],
 )

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -487,16 +485,6 @@ def test_a_claim_is_recorded_once(dibs: Dibs, engine: Any) -> None:
         claim.within(None)
     with dibs.claim("order:c7", **DONE) as claim, pytest.raises(UsageError, match="a replay"):
         claim.within(None)
-
-
-@pytest.mark.long
-def test_both_type_checkers_read_the_typed_examples() -> None:
-    """mypy --strict, with the bound argument; pyright reads the same files in `make check`."""
-    folder = Path(__file__).parents[1] / "typing"
-    pages = [str(folder / name) for name in ("within.py", "guard.py", "api.py")]
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", *pages]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder.parents[1])
-    assert done.returncode == 0, done.stdout
 
 
 # ---- one writer

@@ -100,8 +100,13 @@ class Shop:
             self.status = self.statuses.pop(0)
         return self.status, self.headers, {**self.facts, "order": len(self.runs)}
 
-    async def post(
+    async def post(self, path: str = "/orders", body: bytes = b"{}", **how: Any) -> Reply:
+        """See `send`."""
+        return await self.send("POST", path, body, **how)
+
+    async def send(
         self,
+        method: str,
         path: str = "/orders",
         body: bytes = b"{}",
         *,
@@ -121,12 +126,12 @@ class Shop:
             for name, value in (again or {}).items():  # as servers do
                 named[name] = f"{named[name]},{value}" if name in named else value
             call = functools.partial(_called_by_wsgi, self.app, path, body, named, client, root)
-            return await asyncio.to_thread(call)
+            return await asyncio.to_thread(call, method)
         pieces = [body[n : n + cuts] for n in range(0, len(body), cuts)] if cuts else [body]
         if length is not None:
             pieces.append(b"")
         lines = [*named.items(), *(again or {}).items()]
-        call = Call(self.app, f"POST {root}{path}", headers=lines, body=pieces, client=client,
+        call = Call(self.app, f"{method} {root}{path}", headers=lines, body=pieces, client=client,
                     root_path=root)  # fmt: skip
         if length is not None:
             call._inbox.pop()  # the rest never comes
@@ -136,13 +141,19 @@ class Shop:
 
 
 def _called_by_wsgi(
-    app: Any, path: str, body: bytes, headers: dict[str, str], client: str, root: str
+    app: Any,
+    path: str,
+    body: bytes,
+    headers: dict[str, str],
+    client: str,
+    root: str,
+    method: str,
 ) -> Reply:
     path, _, query = path.partition("?")
     from urllib.parse import unquote_to_bytes
 
     environ: dict[str, Any] = {
-        "REQUEST_METHOD": "POST", "PATH_INFO": unquote_to_bytes(path).decode("latin-1"),
+        "REQUEST_METHOD": method, "PATH_INFO": unquote_to_bytes(path).decode("latin-1"),
         "SCRIPT_NAME": root, "QUERY_STRING": query, "REMOTE_ADDR": client, "SERVER_NAME": "shop",
         "SERVER_PORT": "80", "SERVER_PROTOCOL": "HTTP/1.1", "wsgi.url_scheme": "http",
         "wsgi.input": io.BytesIO(body), "wsgi.errors": io.StringIO(), "wsgi.version": (1, 0),

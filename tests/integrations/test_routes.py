@@ -3,7 +3,15 @@
 from typing import Any
 
 import pytest
+from flask import Flask
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse
+from starlette.routing import Route
 
+from dibs import AsyncDibs, Dibs
+from dibs.integrations import flask, starlette
+from dibs.integrations.asgi import DibsMiddleware, Policy
 from dibs.testing import Server
 
 from . import Call
@@ -156,3 +164,92 @@ async def test_an_exemption_holds_for_a_second_spelling(valkey: Server) -> None:
     async with opened("asgi", valkey, route="* /*", exempt=("POST /hooks/*",), **REPLAY) as shop:
         assert [(await shop.post("//hooks/a")).status for _ in range(2)] == [201, 201]
         assert (await shop.post("//orders")).status == 400
+
+
+@pytest.mark.parametrize("edge", ["asgi", "wsgi"])
+async def test_a_slash_at_the_end_passes_no_guard(valkey: Server, edge: str) -> None:
+    """Flask may be told to ignore it, Litestar and Falcon do; and slashes in a row."""
+    for route in ("POST /orders", "POST /orders/"):
+        options = {**REPLAY, "route": route, "exempt": ["POST /orders/x"]}
+        async with opened(edge, valkey, site={"service": route}, **options) as shop:
+            assert (await shop.post("/orders", headers=KEYED)).status == 201
+            for path in ("/orders/", "/orders//", "//orders/"):
+                assert (await shop.post(path, headers=KEYED)).is_replay, path
+                assert (await shop.post(path)).status == 400, "it has no key"
+            assert len(shop.runs) == 1
+
+
+async def test_a_router_that_redirects_to_another_slash_has_done_nothing(valkey: Server) -> None:
+    """Starlette answers 307, and its client sends the same again: that is no duplicate. What an
+    endpoint redirects to is done.
+    """
+    runs = list[str]()
+
+    async def order(request: Request) -> JSONResponse:
+        runs.append(request.url.path)
+        return JSONResponse({}, 201)
+
+    async def moved(request: Request) -> RedirectResponse:
+        runs.append(request.url.path)
+        return RedirectResponse("/orders")
+
+    routes = [Route("/orders", order, methods=["POST"]), Route("/moved", moved, methods=["POST"])]
+    async with AsyncDibs(valkey.url) as dibs:
+        policies = [Policy("POST /*", window=60, after="hold")]
+        app = DibsMiddleware(Starlette(routes=routes), dibs=dibs, policies=policies)
+        for statuses in ([307, 201], [429, 429]):
+            calls = [await Call(app, f"POST {path}").run() for path in ("/orders/", "/orders")]
+            assert [call.status for call in calls] == statuses
+        for status in (307, 429):
+            assert (await Call(app, "POST /moved").run()).status == status
+    assert runs == ["/orders", "/moved"]
+
+
+# ---- HEAD
+
+
+@pytest.mark.parametrize("edge", ["asgi", "wsgi"])
+async def test_head_is_guarded_where_get_is(valkey: Server, edge: str) -> None:
+    """Frameworks run the endpoint of GET for HEAD: a preview of a link would be its first use."""
+    options: dict[str, Any] = {"route": "GET /links/*", "after": "replay"}
+    async with opened(edge, valkey, site={"user": "x-user"}, **options) as shop:
+        for path, methods, statuses in (
+            ("/links/a", ("GET", "HEAD"), [201, 429]),
+            ("/links/b", ("HEAD", "GET", "HEAD"), [201, 429, 429]),
+            ("/links/c", ("GET", "GET", "OPTIONS"), [201, 201, 201]),
+        ):
+            replies = [await shop.send(method, path, headers={"x-user": "a"}) for method in methods]
+            assert [reply.status for reply in replies] == statuses, path
+            for method, reply in zip(methods, replies, strict=True):
+                assert method != "HEAD" or edge == "asgi" or reply.status == 201 or not reply.body
+        assert len(shop.runs) == 4
+
+
+async def test_an_endpoint_of_get_and_head_is_one(valkey: Server) -> None:
+    """In frameworks that route HEAD to it."""
+    runs = list[str]()
+
+    @starlette.once(window=60, after="hold")
+    async def of_starlette(request: Request) -> JSONResponse:
+        runs.append(request.method)
+        return JSONResponse({})
+
+    app = Starlette(routes=[Route("/link", of_starlette)])
+    async with AsyncDibs(valkey.url) as dibs:
+        starlette.install(app, dibs)
+        calls = [await Call(app, f"{method} /link").run() for method in ("HEAD", "GET")]
+    assert [call.status for call in calls] == [200, 429] and runs == ["HEAD"]
+
+    site = Flask("shop")
+
+    @site.get("/link")
+    @flask.once(window=60, after="hold")
+    def of_flask() -> str:
+        runs.append("flask")
+        return ""
+
+    with Dibs(valkey.url) as dibs:
+        flask.install(site, dibs)
+        client = site.test_client()
+        assert [client.head("/link").status_code, client.get("/link").status_code] == [200, 429]
+    assert runs == ["HEAD", "flask"]

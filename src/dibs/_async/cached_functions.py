@@ -3,7 +3,16 @@
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from .._core.cache import (
     DAY,
@@ -26,7 +35,9 @@ from ..errors import DibsError, UsageError
 from .cache import AsyncCache
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 T = TypeVar("T")
+First = TypeVar("First")
 
 
 _ABOVE = "put @cached above @classmethod: below it, Python 3.13 and later do not tell the class"
@@ -137,6 +148,16 @@ class AsyncCached(Generic[P, T]):
             raise UsageError("this function has a parameter named value: it has no set")
         return must_await(self._cache.put(self._request(args, kwargs).keys, value))
 
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> "AsyncCached[..., T]": ...
+    @overload
+    def __get__(
+        self: Callable[Concatenate[First, Q], Coroutine[Any, Any, T]],
+        instance: First,
+        owner: type | None = None,
+    ) -> "AsyncCached[Q, T]": ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> "AsyncCached[..., T]": ...
     def __get__(self, instance: object, owner: type | None = None) -> "AsyncCached[..., T]":
         """A method's cache: `self` is an argument like any other, and so is a class."""
         first = owner or type(instance) if self._kind is classmethod else instance
@@ -243,6 +264,16 @@ class AsyncCachedMany(Generic[P, T]):
             raise failed
         return done
 
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> "AsyncCachedMany[..., T]": ...
+    @overload
+    def __get__(
+        self: Callable[Concatenate[First, Q], Coroutine[Any, Any, T]],
+        instance: First,
+        owner: type | None = None,
+    ) -> "AsyncCachedMany[Q, T]": ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> "AsyncCachedMany[..., T]": ...
     def __get__(self, instance: object, owner: type | None = None) -> "AsyncCachedMany[..., T]":
         """A method's cache: `self` is an argument like any other."""
         if instance is None:

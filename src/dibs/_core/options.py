@@ -5,11 +5,12 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, Required, TypedDict, TypeVar, cast
+from typing import Any, Final, Generic, Literal, Required, TypeVar, cast
 
 from ..errors import UsageError
 from .codec import head_of, make_codec
 from .keys import Seconds, milliseconds, patience, seconds
+from .keywords import TypedDict, refuse_unknown, unknown_option
 
 OutagePolicy = Literal["open", "closed"]
 OnLate = Literal["ignore", "raise"]
@@ -65,8 +66,8 @@ def checked_policy(policy: OutagePolicy) -> OutagePolicy:
 # ---- hold
 
 
-class TryHoldKeywords(TypedDict, total=False):
-    """Options of `try_hold`, and of every other verb that takes a lease."""
+class LeaseKeywords(TypedDict, total=False):
+    """Options of every verb that takes a lease."""
 
     ttl: Required[Seconds]
     """How long the server keeps the key, unless it is released or renewed before."""
@@ -83,7 +84,11 @@ class TryHoldKeywords(TypedDict, total=False):
     """"open" proceeds unguarded, "closed" raises Unavailable. None: the policy of the client."""
 
 
-class HoldKeywords(TryHoldKeywords, total=False):
+class TryHoldKeywords(LeaseKeywords, closed=True):
+    """Options of `try_hold`."""
+
+
+class HoldKeywords(LeaseKeywords, total=False, closed=True):
     """Options of `hold` and `exclusive`."""
 
     renew: bool
@@ -139,8 +144,9 @@ def _limit(limit: object) -> int:
     return limit
 
 
-def check_hold(options: HoldKeywords) -> None:
-    """UsageError: an option of `hold` is invalid. TypeError: there is no such option."""
+def check_hold(verb: str, options: HoldKeywords) -> None:
+    """Raise UsageError if an option of *verb* is invalid, TypeError if it has no such option."""
+    refuse_unknown(verb, options, HoldKeywords)
     HoldOptions(Settings("", "open"), **options)
 
 
@@ -165,7 +171,7 @@ def _at_least(at_least: Seconds, ttl: float) -> float:
 # ---- once
 
 
-class UntypedClaimKeywords(TypedDict, total=False):
+class RecordKeywords(TypedDict, total=False):
     """Options of `claim` and `once`, but for the type of the result."""
 
     window: Required[Seconds]
@@ -189,7 +195,11 @@ class UntypedClaimKeywords(TypedDict, total=False):
     """"open" proceeds unguarded, "closed" raises Unavailable. None: the policy of the client."""
 
 
-class ClaimKeywords(UntypedClaimKeywords, total=False):
+class UntypedClaimKeywords(RecordKeywords, closed=True):
+    """Options of `claim` and `once` where the type of the result is known."""
+
+
+class ClaimKeywords(RecordKeywords, total=False, closed=True):
     """Options of `claim` and `once`."""
 
     type: Any
@@ -294,11 +304,10 @@ class Remembered(Generic[Made]):
     def _checked(self, **keywords: Any) -> Made:
         known, required = _keywords_of(self._verb)
         for name in keywords.keys() - known:
-            message = f"{self._verb.__qualname__}() got an unexpected keyword argument {name!r}"
-            raise TypeError(message)
+            raise unknown_option(self._verb.__name__, name, known)
         for name in required - keywords.keys():
             message = f"missing 1 required keyword-only argument: {name!r}"
-            raise TypeError(f"{self._verb.__qualname__}() {message}")
+            raise TypeError(f"{self._verb.__name__}() {message}")
         return self._make(**keywords)
 
 
@@ -311,7 +320,7 @@ def _keywords_of(verb: Callable[..., Any]) -> tuple[frozenset[str], frozenset[st
     return frozenset([each.name for each in known]), frozenset(needed)
 
 
-class CacheKeywords(TypedDict, total=False):
+class CacheKeywords(TypedDict, total=False, closed=True):
     """Options of `cached` and `get_or_load`."""
 
     ttl: Required[Seconds]

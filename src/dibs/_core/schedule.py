@@ -6,12 +6,13 @@ from bisect import bisect_left
 from calendar import monthrange
 from collections.abc import Callable
 from datetime import UTC, date, datetime, tzinfo
-from typing import Final, Literal, NamedTuple, Protocol, Required, TypedDict
+from typing import Final, Literal, NamedTuple, Protocol, Required
 from zoneinfo import ZoneInfo
 
 from ..errors import UsageError
 from .capabilities import run_script, run_whole_script
 from .keys import Seconds, companion_key, expand, milliseconds, seconds
+from .keywords import TypedDict
 from .options import HoldOptions, OutagePolicy, Settings
 from .request import OddReply, Reply, Request, pack, parts_in
 
@@ -398,7 +399,7 @@ def zone_named(timezone: str | tzinfo) -> tzinfo:
 # ---- options
 
 
-class ScheduleKeywords(TypedDict, total=False):
+class ScheduleKeywords(TypedDict, total=False, closed=True):
     """Options of `scheduled`."""
 
     key: Required[str]

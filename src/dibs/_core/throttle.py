@@ -8,11 +8,12 @@ by *burst* units. A quota counts the units of a period of the calendar.
 import math
 from collections.abc import Iterable
 from datetime import datetime, timedelta, tzinfo
-from typing import Final, Literal, NamedTuple, Required, TypedDict
+from typing import Final, Literal, NamedTuple, Required
 
 from ..errors import UsageError
 from .capabilities import run_script
 from .keys import LONGEST_TTL, Seconds, seconds
+from .keywords import TypedDict, refuse_unknown
 from .lease import secret_of
 from .options import OutagePolicy, Settings
 from .request import OddReply, Reply, Request
@@ -29,7 +30,7 @@ Period = Literal["day", "week", "month"]
 Rates = tuple[tuple[int, Seconds], ...] | list[tuple[int, Seconds]]
 
 
-class ThrottleKeywords(TypedDict, total=False):
+class ThrottleKeywords(TypedDict, total=False, closed=True):
     """Options of `throttle` and `throttled`."""
 
     limit: Required[int]
@@ -47,7 +48,7 @@ class ThrottleKeywords(TypedDict, total=False):
     """"open" proceeds unguarded, "closed" raises Unavailable. None: the policy of the client."""
 
 
-class QuotaKeywords(TypedDict, total=False):
+class QuotaKeywords(TypedDict, total=False, closed=True):
     """Options of `quota`."""
 
     limit: Required[int]
@@ -154,7 +155,8 @@ def _further(also: Iterable[tuple[int, Seconds]]) -> list[Rate]:
 
 
 def check_throttle(options: ThrottleKeywords) -> ThrottleOptions:
-    """Raise UsageError if an option of `throttle` is invalid, TypeError if there is none such."""
+    """Raise UsageError if an option of `throttled` is invalid, TypeError if it has no such one."""
+    refuse_unknown("throttled", options, ThrottleKeywords)
     return ThrottleOptions(Settings("", "open"), **options)
 
 

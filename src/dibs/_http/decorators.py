@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from .._core.keys import Seconds
+from .._core.keywords import refuse_unknown
 from ..errors import UsageError
 from .policy import Policy, PolicyKeywords
 
@@ -151,9 +152,7 @@ class Once:
 
 def _policy_of(policy: Policy | None, options: dict[str, Any]) -> Policy:
     if policy is None:
-        unknown = options.keys() - PolicyKeywords.__annotations__.keys()
-        if unknown:
-            raise TypeError(f"once() has no option {min(unknown)!r}")
+        refuse_unknown("once", options, PolicyKeywords, "policy", "within")
         return Policy(**options)
     if options:
         raise UsageError("pass a Policy or its options, not both")

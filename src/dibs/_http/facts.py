@@ -99,6 +99,11 @@ def _media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
+def endpoint_method(method: str) -> str:
+    """The method by which an endpoint is known: what it does for HEAD, it does for GET."""
+    return "GET" if method == "HEAD" else method
+
+
 def value_text(value: object) -> str:
     """*value* as text: of one field, equal texts are equal values."""
     if isinstance(value, Decimal):

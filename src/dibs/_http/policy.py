@@ -3,10 +3,11 @@
 import re
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypeVar, cast
 
 from .._core.claim import How
 from .._core.keys import Seconds, seconds
+from .._core.keywords import TypedDict, refuse_unknown
 from .._core.options import After, ClaimOptions, OnError, OutagePolicy
 from ..errors import UsageError
 from .bodies import BODY_LIMIT, BODY_TIMEOUT, SPOOL_LIMIT, Spool, spool_of
@@ -15,7 +16,7 @@ from .responses import RESPONSE_CODEC, Recording, Response
 U = TypeVar("U", bound=Callable[..., Any])
 
 
-class GuardKeywords(TypedDict, Generic[U], total=False):
+class GuardKeywords(TypedDict, Generic[U], total=False, closed=True):
     """The keyword arguments of `install` and `DibsMiddleware`."""
 
     user: U | None
@@ -63,12 +64,28 @@ class GuardOptions(Generic[U]):
         """The secret as bytes; empty: none was set."""
         return secret_bytes(self.secret)
 
-    def host(self, header: str) -> str:
-        """The host that is part of the key, from the Host header; "" unless `per_host`."""
+    def host(self, header: str) -> str | None:
+        """The host that is part of the key, from the Host header; "" unless `per_host`.
+
+        None: it has other signs than a host. To some readers the host in `x@shop` is `shop`, and
+        one host would be many.
+        """
         if not self.per_host:
             return ""
-        name, _, port = header.strip().lower().rpartition(":")
-        return name if name and port in ("80", "443") else header.strip().lower()
+        host = header.strip().lower()
+        if host and not _HOST.fullmatch(host):
+            return None
+        name, _, port = host.rpartition(":")
+        return name if name and port in ("80", "443") else host
+
+
+def guard_options(verb: str, options: GuardKeywords[U], *others: str) -> GuardOptions[U]:
+    """Return the options of *verb*, which has *others*, too.
+
+    UsageError: one is invalid. TypeError: there is no such one.
+    """
+    refuse_unknown(verb, options, GuardKeywords, *others)
+    return GuardOptions(**options)
 
 
 def with_service(options: GuardKeywords[U], default: str) -> GuardKeywords[U]:
@@ -97,6 +114,10 @@ def inner_path(path: str, root: str) -> str:
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SLASHES = re.compile("/{2,}")
+_HOST = re.compile(
+    r"(?:[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(?::[1-9][0-9]{0,4})?", re.ASCII
+)
 
 
 def has_control_characters(path: str) -> bool:
@@ -105,13 +126,18 @@ def has_control_characters(path: str) -> bool:
 
 
 def canonical_path(path: str) -> str:
-    """*path* without what some routers ignore: slashes before the first one, control characters.
+    """*path* without what some routers ignore: slashes after another one, control characters.
 
     So nothing that reaches an endpoint passes its guard.
     """
-    if path[:2] != "//" and path.isprintable():
+    if "//" not in path and path.isprintable():
         return path
-    return _CONTROL.sub("", "/" + path.lstrip("/") if path[:1] == "/" else path)
+    return _CONTROL.sub("", _SLASHES.sub("/", path))
+
+
+def without_end(path: str) -> str:
+    """*path* without slashes at its end, which some routers ignore, and some redirect."""
+    return path.rstrip("/") or "/" if path[-1:] == "/" else path
 
 
 KeyUse = Literal["never", "optional", "only", "required"]
@@ -131,7 +157,7 @@ SAFE = ("GET", "HEAD", "OPTIONS", "TRACE")
 """Methods that change nothing: a policy for all methods does not include them."""
 
 
-class PolicyKeywords(TypedDict, total=False):
+class PolicyKeywords(TypedDict, total=False, closed=True):
     """The keyword arguments of `once`: the options of a `Policy`, all but its routes."""
 
     window: Required[Seconds]
@@ -357,6 +383,12 @@ class Policy:
                     return self._pattern.path_fields(path)
         return {}
 
+    def without_responses(self) -> "Policy":
+        """Return this policy for HEAD, whose responses have no body, as those of GET have."""
+        if self.after != "replay":
+            return self
+        return replace(self, after="hold", keyless=None, keyless_window=None)
+
     def at(self, route: str) -> "Policy":
         """Return this policy for another route."""
         return replace(self, route=route)
@@ -416,9 +448,11 @@ class _Pattern:
         methods, space, path = route.partition(" ")
         if not space or not path.startswith("/"):
             raise UsageError(f'a route must be "METHOD /path", not {route!r}')
-        self._methods = frozenset(methods.upper().split(","))
+        named = set(methods.upper().split(","))
+        # Frameworks run the endpoint of GET for HEAD.
+        self._methods = frozenset({*named, "HEAD"} if "GET" in named else named)
         try:
-            self._path = re.compile(_regex(path), re.DOTALL)
+            self._path = re.compile(_regex(without_end(path)) + "/?", re.DOTALL)
         except re.error as error:
             raise UsageError(f"invalid route {route!r}: {error}") from None
 
@@ -455,7 +489,7 @@ def match_policy(policies: tuple[Policy, ...], method: str, *paths: str) -> Poli
     *paths*: as the application sees it and, where the server removes a prefix, with that prefix.
     """
     for path in paths:
-        if path[:2] == "//" or not path.isprintable():
+        if "//" in path or not path.isprintable():
             paths = tuple(map(canonical_path, paths))
             break
     for policy in policies:
@@ -488,5 +522,7 @@ def unmark_guarded(marks: MutableMapping[str, Any]) -> None:
 
 def outcome_of(policy: Policy, recording: Recording) -> How:
     """How a request with such a response has ended."""
+    if recording.is_redirect_to_itself:
+        return "released"
     is_later = recording.status >= 400 and recording.is_later
     return policy.outcome(recording.status, is_later=is_later)

@@ -5,6 +5,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from .._core.codec import decompressed
 
@@ -58,6 +59,11 @@ def _is_storable(name: str) -> bool:
 
 def _decoded(headers: RawHeaders) -> Iterator[tuple[str, str]]:
     return ((_text(name).lower(), _text(value)) for name, value in headers)
+
+
+def _without_slashes(path: str) -> str:
+    """The path, where slashes at its end and in a row do not count."""
+    return "/".join([part for part in path.split("/") if part])
 
 
 def _text(word: str | bytes) -> str:
@@ -115,10 +121,14 @@ _LOOKED_AT = 4096
 class Recording:
     """A response that is being sent: its status, and its content up to a limit."""
 
-    __slots__ = ("_beginning", "_body", "_headers", "_limit", "_size", "status")
+    __slots__ = ("_beginning", "_body", "_headers", "_limit", "_path", "_size", "status")
 
-    def __init__(self, limit: int | None) -> None:
-        """*limit*: bytes of the body that are recorded; None: nothing but what ends the claim."""
+    def __init__(self, limit: int | None, path: str | None = None) -> None:
+        """*limit*: bytes of the body that are recorded; None: nothing but what ends the claim.
+
+        *path*: of the request, where a router may redirect it.
+        """
+        self._path = path
         self.status = 0
         """0: the response has not begun."""
         self._limit = limit or 0
@@ -131,7 +141,7 @@ class Recording:
     def begin(self, status: int, headers: RawHeaders) -> None:
         """Record status and headers. Headers in bytes are decoded only if they are stored."""
         self.status = status
-        if self._body is not None or status >= 400:
+        if self._body is not None or status >= 400 or self._path is not None:
             self._headers = tuple(headers)  # a copy: outer middlewares change the list in place
 
     def add(self, piece: bytes) -> None:
@@ -163,6 +173,14 @@ class Recording:
         A retry without them would get nothing, or a part.
         """
         return self.status in (206, 304)
+
+    @property
+    def is_redirect_to_itself(self) -> bool:
+        """True: a router asks for the same request with another slash. Nothing was done."""
+        if self.status not in (307, 308) or self._path is None:
+            return False
+        location = urlsplit(dict(_decoded(self._headers)).get("location", "")).path
+        return _without_slashes(unquote(location)) == _without_slashes(self._path)
 
     def discard(self) -> None:
         """Do not store this response: it is too long, or its body does not pass here."""

@@ -4,7 +4,16 @@
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from .._core.cache import (
     DAY,
@@ -27,7 +36,9 @@ from ..errors import DibsError, UsageError
 from .cache import Cache
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 T = TypeVar("T")
+First = TypeVar("First")
 
 
 _ABOVE = "put @cached above @classmethod: below it, Python 3.13 and later do not tell the class"
@@ -138,6 +149,16 @@ class Cached(Generic[P, T]):
             raise UsageError("this function has a parameter named value: it has no set")
         return must_await(self._cache.put(self._request(args, kwargs).keys, value))
 
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> "Cached[..., T]": ...
+    @overload
+    def __get__(
+        self: Callable[Concatenate[First, Q], T],
+        instance: First,
+        owner: type | None = None,
+    ) -> "Cached[Q, T]": ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> "Cached[..., T]": ...
     def __get__(self, instance: object, owner: type | None = None) -> "Cached[..., T]":
         """A method's cache: `self` is an argument like any other, and so is a class."""
         first = owner or type(instance) if self._kind is classmethod else instance
@@ -244,6 +265,16 @@ class CachedMany(Generic[P, T]):
             raise failed
         return done
 
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> "CachedMany[..., T]": ...
+    @overload
+    def __get__(
+        self: Callable[Concatenate[First, Q], T],
+        instance: First,
+        owner: type | None = None,
+    ) -> "CachedMany[Q, T]": ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> "CachedMany[..., T]": ...
     def __get__(self, instance: object, owner: type | None = None) -> "CachedMany[..., T]":
         """A method's cache: `self` is an argument like any other."""
         if instance is None:

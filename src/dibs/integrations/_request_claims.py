@@ -17,12 +17,14 @@ _END: Any = object()
 class RequestClaim:
     """A claim, and the response by which it ends, as far as that is stored."""
 
-    __slots__ = ("_policy", "claim", "has_response", "is_whole", "recording")
+    __slots__ = ("_path", "_policy", "claim", "has_response", "is_whole", "recording")
 
-    def __init__(self, policy: Policy, claim: "Claim") -> None:
+    def __init__(self, policy: Policy, claim: "Claim", path: str | None = None) -> None:
+        """*path*: of the request, if its router may redirect it."""
         self.claim = claim
         self._policy = policy
-        self.recording = Recording(policy.record_limit)
+        self._path = path
+        self.recording = Recording(policy.record_limit, path)
         self.has_response = False
         """True: its view has returned."""
         self.is_whole = False
@@ -30,7 +32,7 @@ class RequestClaim:
 
     def begin(self, status: int, headers: RawHeaders) -> None:
         """The view has returned, or the response begins; it may begin once more."""
-        self.recording = Recording(self._policy.record_limit)
+        self.recording = Recording(self._policy.record_limit, self._path)
         self.recording.begin(status, headers)
         self.has_response = True
 

@@ -30,10 +30,11 @@ class Recorder:
 
     __slots__ = ("_how", "_policy", "_recording", "claim", "is_rolled_back", "transaction")
 
-    def __init__(self, policy: Policy, claim: "AsyncClaim") -> None:
+    def __init__(self, policy: Policy, claim: "AsyncClaim", path: str | None = None) -> None:
+        """*path*: of the request, if its router may redirect it."""
         self.claim = claim
         self._policy = policy
-        self._recording = Recording(policy.record_limit)
+        self._recording = Recording(policy.record_limit, path)
         self._how: How | None = None
         """How the request has ended; None: its response is not complete."""
         self.transaction: OpenTransaction | None = None

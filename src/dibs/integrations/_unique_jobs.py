@@ -5,7 +5,7 @@ import inspect
 import logging
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, NamedTuple, TypedDict, Unpack
+from typing import Any, Literal, NamedTuple, Unpack
 from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
@@ -17,7 +17,9 @@ from .._internal_api import (
     OutagePolicy,
     Seconds,
     Template,
+    TypedDict,
     answering,
+    refuse_unknown,
     returned_type,
     seconds,
     shown,
@@ -57,7 +59,7 @@ LONGEST_ID = 200
 """Of a job, in characters: it is the note of a claim."""
 
 
-class UniqueKeywords(TypedDict, total=False):
+class JobKeywords(TypedDict, total=False):
     """Options of `unique`, the same in every framework."""
 
     until: Literal["start", "end"] | Seconds
@@ -83,7 +85,11 @@ class UniqueKeywords(TypedDict, total=False):
     """"open" goes on unguarded, "closed" raises Unavailable. None: the policy of the client."""
 
 
-class TransactionKeywords(UniqueKeywords, total=False):
+class UniqueKeywords(JobKeywords, closed=True):
+    """Options of `unique`."""
+
+
+class TransactionKeywords(JobKeywords, total=False, closed=True):
     """Options of `unique` where a job can run in a transaction."""
 
     within: Callable[[], Any] | None
@@ -208,6 +214,18 @@ class TransactionOptions(UniqueOptions):
             for each in usual
         )
         return at_once, patient
+
+
+def unique_options(options: UniqueKeywords) -> UniqueOptions:
+    """Return the options of `unique`. UsageError: one is invalid. TypeError: it has no such one."""
+    refuse_unknown("unique", options, UniqueKeywords)
+    return UniqueOptions(**options)
+
+
+def transaction_options(options: TransactionKeywords) -> TransactionOptions:
+    """Return the options of `unique`, as `unique_options` does, where a job has transactions."""
+    refuse_unknown("unique", options, TransactionKeywords)
+    return TransactionOptions(**options)
 
 
 class Sending(NamedTuple):

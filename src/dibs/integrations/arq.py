@@ -35,8 +35,8 @@ from ._unique_jobs import (
     Sending,
     UniqueKey,
     UniqueKeywords,
-    UniqueOptions,
     is_turn,
+    unique_options,
     without_parameters,
 )
 
@@ -81,7 +81,7 @@ def unique(
         UsageError: An option is invalid, a field is missing, or another function has the same
             `unique(…)` without `{task}`.
     """
-    settings = UniqueOptions(**options)
+    settings = unique_options(options)
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         called: Any = function

@@ -30,6 +30,7 @@ from .._http.policy import (
     GuardOptions,
     Policy,
     check_routes,
+    guard_options,
     inner_path,
     mark_guarded,
     match_policy,
@@ -70,7 +71,7 @@ class DibsMiddleware:
         self._url = dibs if isinstance(dibs, str) else None
         self._dibs = AsyncDibs(dibs) if isinstance(dibs, str) else dibs
         self._policies = tuple(policies)
-        self._options = GuardOptions(**options)
+        self._options = guard_options("DibsMiddleware", options, "dibs", "policies")
         check_routes(self._policies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,6 +86,7 @@ class DibsMiddleware:
 
     async def _guard(self, policy: Policy, scope: Scope, receive: Receive, send: Send) -> None:
         mark_guarded(scope)
+        keep_headers(scope)
         body = RequestBody(receive, self._options.spool)
         try:
             submission = await self._submission(policy, scope, body)
@@ -94,7 +96,7 @@ class DibsMiddleware:
             if isinstance(outcome, Response):
                 return await send_response(outcome, send)
             end = RequestEnd(scope, body.receive, send)
-            end.recorder = Recorder(applied(policy, submission), outcome)
+            end.recorder = Recorder(applied(policy, submission), outcome, str(scope["path"]))
             return await end.run(self._app)
         finally:
             unmark_guarded(scope)
@@ -348,6 +350,15 @@ def keys_of(policy: Policy, scope: Scope) -> list[str]:
     return [
         value.decode("latin-1") for each, value in scope.get("headers", ()) if each.lower() == name
     ]
+
+
+def keep_headers(scope: Scope) -> None:
+    """Let the application see the headers that the guard sees.
+
+    To the list of uvicorn with httptools, the trailers of a chunked body are added: a client could
+    be somebody else after the body than before it.
+    """
+    scope["headers"] = [*scope.get("headers", ())]
 
 
 def headers_of(scope: Scope) -> RequestHeaders:

@@ -41,6 +41,7 @@ from ._unique_jobs import (
     UniqueKey,
     is_anothers,
     log_callbacks,
+    transaction_options,
 )
 
 __all__ = ["unique"]
@@ -68,7 +69,7 @@ def unique(dibs: Dibs, template: str, **options: Unpack[TransactionKeywords]) ->
             *template*, another task has the same template without `{task}`, or a base class before
             this one has a `__call__`, which would bypass it.
     """
-    settings = TransactionOptions(**options)
+    settings = transaction_options(options)
 
     class Unique(_UniqueTask):
         """A task whose calls are unique."""

@@ -29,9 +29,9 @@ from ._unique_jobs import (
     NotRun,
     Sending,
     TransactionKeywords,
-    TransactionOptions,
     UniqueKey,
     is_anothers,
+    transaction_options,
 )
 
 __all__ = ["unique"]
@@ -60,7 +60,7 @@ def unique(
         UsageError: An option is invalid; or, when the actor is declared, a field is missing, or
             another actor has the same `unique(…)` without `{task}`.
     """
-    checked_options = TransactionOptions(**options)
+    checked_options = transaction_options(options)
 
     def actor_class(fn: Callable[..., Any], **settings: Any) -> "Actor[Any, Any]":
         key = UniqueKey(template, fn, checked_options, settings.get("actor_name") or fn.__name__)

@@ -101,7 +101,7 @@ def held(
     Raises:
         UsageError: An option is invalid.
     """
-    check_hold(options)
+    check_hold("held", options)
     return _Held(key, message, name, options)
 
 

@@ -30,6 +30,7 @@ from .._http.facts import (
     InvalidRequest,
     RequestFacts,
     RequestHeaders,
+    endpoint_method,
     read_headers,
     too_large,
 )
@@ -37,6 +38,7 @@ from .._http.policy import (
     GuardKeywords,
     GuardOptions,
     Policy,
+    guard_options,
     mark_guarded,
     secret_bytes,
     with_service,
@@ -73,7 +75,7 @@ def install(app: Flask, dibs: Dibs | str, **options: Unpack[GuardKeywords[User]]
         secret: Default: the secret key of the app.
         **options: `GuardKeywords`.
     """
-    checked = GuardOptions(**with_service(options, app.import_name))
+    checked = guard_options("install", with_service(options, app.import_name))
     app.extensions["dibs"] = _AppGuard(Dibs(dibs) if isinstance(dibs, str) else dibs, checked)
     app.wsgi_app = cast(Any, _checked(app, _counting(_ending(app.wsgi_app))))
     app.teardown_request(_fail_open_claims)
@@ -329,7 +331,7 @@ class _AppGuard:
 
     def claim(self, policy: Policy) -> "tuple[Submission, Claim] | Response | None":
         """A claim on the current request, or the response in its place; None: not guarded."""
-        name = f"{request.method} {request.url_rule or request.endpoint}"
+        name = f"{endpoint_method(request.method)} {request.url_rule or request.endpoint}"
         submission = self._submission(policy, name)
         if submission is None:
             return None

@@ -34,9 +34,9 @@ from ._unique_jobs import (
     NotRun,
     Sending,
     TransactionKeywords,
-    TransactionOptions,
     UniqueKey,
     is_turn,
+    transaction_options,
 )
 
 __all__ = ["UniqueQueue", "unique"]
@@ -69,7 +69,7 @@ def unique(
         UsageError: An option is invalid, a field is missing, or another function has the same
             `unique(…)` without `{task}`.
     """
-    settings = TransactionOptions(**options)
+    settings = transaction_options(options)
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         name = f"{function.__module__}.{function.__qualname__}"

@@ -37,9 +37,17 @@ from .._http.facts import (
     InvalidRequest,
     RequestFacts,
     RequestHeaders,
+    endpoint_method,
     too_large,
 )
-from .._http.policy import GuardKeywords, GuardOptions, Policy, mark_guarded, unmark_guarded
+from .._http.policy import (
+    GuardKeywords,
+    GuardOptions,
+    Policy,
+    guard_options,
+    mark_guarded,
+    unmark_guarded,
+)
 from .._http.problems import busy, refusal_response
 from .._http.responses import Response
 from .._http.submission import Submission, routed_place
@@ -79,6 +87,7 @@ from .asgi import (
     closing,
     decided,
     headers_of,
+    keep_headers,
     keys_of,
     mount_of,
     path_of,
@@ -107,7 +116,7 @@ def install(app: Starlette, dibs: AsyncDibs | str, **options: Unpack[GuardKeywor
         raise UsageError("call install(app, dibs) before the app serves its first request")
     # Inside of all others, in whatever order they are added: the response is stored as the endpoint
     # made it, and a replay passes compression, CORS and sessions again.
-    checked = GuardOptions(**options)
+    checked = guard_options("install", options)
     app.user_middleware.append(Middleware(cast(Any, _Middleware), dibs=dibs, options=checked))
 
 
@@ -324,6 +333,7 @@ class _Middleware:
         if not self._is_checked:
             await self._check(scope, receive, send)
         if scope["type"] == "http":
+            keep_headers(scope)
             guard = scope[GUARD] = _RequestGuard(self, scope, receive, send)
             await guard.run(self._app)
         elif scope["type"] == "lifespan" and self._url is not None:
@@ -433,7 +443,7 @@ class _RequestGuard:
 
         *given*: values that the endpoint gets, see `RequestFacts`.
         """
-        name = f"{request.method} {route_of(request)}"
+        name = f"{endpoint_method(request.method)} {route_of(request)}"
         submission = await self._submission(policy, request, name, given)
         if submission is None:
             return None
@@ -455,7 +465,7 @@ class _RequestGuard:
         policy = policy_for(request.scope)
         if policy is None or policy.key == "never":
             return None
-        name = f"{request.method} {route_of(request)}"
+        name = f"{endpoint_method(request.method)} {route_of(request)}"
         submission = await self._submission(policy, request, name, {})
         if submission is None or isinstance(submission, InvalidRequest) or not submission.by_client:
             return None

@@ -43,8 +43,8 @@ from ._unique_jobs import (
     Sending,
     UniqueKey,
     UniqueKeywords,
-    UniqueOptions,
     is_turn,
+    unique_options,
     without_parameters,
 )
 
@@ -75,7 +75,7 @@ def unique(
         UsageError: An option is invalid, a field is missing, or another task has the same
             `unique(…)` without `{task}`.
     """
-    settings = UniqueOptions(**options)
+    settings = unique_options(options)
 
     def decorate(task: Task) -> Task:
         original = task.original_func

@@ -33,9 +33,9 @@ from .._http.facts import (
 )
 from .._http.policy import (
     GuardKeywords,
-    GuardOptions,
     Policy,
     check_routes,
+    guard_options,
     mark_guarded,
     match_policy,
 )
@@ -72,7 +72,7 @@ class DibsMiddleware:
         self._app = app
         self._dibs = Dibs(dibs) if isinstance(dibs, str) else dibs
         self._policies = tuple(policies)
-        self._options = GuardOptions(**options)
+        self._options = guard_options("DibsMiddleware", options, "dibs", "policies")
         check_routes(self._policies)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -96,11 +96,12 @@ class DibsMiddleware:
             raise
         if isinstance(outcome, Response):
             body.close()
-            return send_response(outcome, start_response)
+            return send_response(outcome, start_response, _method(environ))
         environ["wsgi.input"] = body.file
         if environ.pop("HTTP_TRANSFER_ENCODING", None) is not None:
             environ["CONTENT_LENGTH"] = str(body.size)  # known now; it is no longer chunked
-        claim = RequestClaim(applied(policy, submission), outcome)
+        path = _text(environ.get("SCRIPT_NAME", "")) + _path(environ)
+        claim = RequestClaim(applied(policy, submission), outcome, path)
         response = ResponseBody(
             _method(environ), start_response, [claim], body.close, is_recorded=True
         )
@@ -128,14 +129,14 @@ class DibsMiddleware:
         return submission_of(policy, facts, _keys(environ, policy), options)
 
 
-def send_response(response: Response, start_response: StartResponse) -> list[bytes]:
-    """Send a whole response."""
+def send_response(response: Response, start_response: StartResponse, method: str) -> list[bytes]:
+    """Send a whole response. *method*: of the request, in upper case."""
     try:
         phrase = HTTPStatus(response.status).phrase
     except ValueError:
         phrase = "Unknown"
     start_response(f"{response.status} {phrase}", list(response.headers))
-    return [response.body]
+    return [] if method == "HEAD" else [response.body]
 
 
 # ---- the body of a request

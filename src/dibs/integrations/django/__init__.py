@@ -42,7 +42,7 @@ with needs("django"):
 
 from ... import AsyncDibs, Dibs
 from ..._http.decorators import Once, PreventDuplicateSubmit, TransactionOpener
-from ..._http.facts import InvalidRequest
+from ..._http.facts import InvalidRequest, endpoint_method
 from ..._http.policy import Policy, check_routes, mark_guarded, match_policy, outcome_of
 from ..._http.problems import busy, is_refusal
 from ..._http.responses import Recording, Response
@@ -592,5 +592,5 @@ def _url() -> str:
 
 
 def _route_of(request: Any) -> str:
-    match = request.resolver_match
-    return f"{request.method} /{match.route}" if match else f"{request.method} *"
+    match, method = request.resolver_match, endpoint_method(str(request.method))
+    return f"{method} /{match.route}" if match else f"{method} *"

@@ -9,8 +9,7 @@ doctor imports nothing else. Nothing here is for applications.
 from ._core.capabilities import ASK, OLDEST, RESP2, Dialect, Engine, Negotiation, read_engine
 from ._core.causes import code_of_reply
 from ._core.connection import DEFAULT_BUDGET
-from ._core.inspection import printable
-from ._core.keys import SLOTS, checked_namespace, expand
+from ._core.keys import SLOTS, checked_namespace, expand, printable
 from ._core.request import ErrorReply, Reply, Request, pack
 from ._core.schedule import MOST_APART_MS
 from ._server.embedded import start as start_embedded

@@ -23,12 +23,11 @@ from ._core.inspection import (
     cut,
     exactly,
     is_shortened,
-    printable,
     shorten,
     token_hint,
 )
 from ._core.jobs import ResultWatch, Standing, covers, fetched_by, standing_of
-from ._core.keys import Seconds, Template, answering, fingerprint, seconds
+from ._core.keys import Seconds, Template, answering, fingerprint, printable, seconds
 from ._core.keywords import TypedDict, refuse_unknown
 from ._core.lease import UNGUARDED, token_for
 from ._core.lease import lend as _lend

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dibs import Dibs
 from dibs.testing import Server, eventually
 from dibs.testing.servers import free_port
 from tests.apps.browser import CONTRAST, launched
@@ -160,11 +161,13 @@ def test_releasing_asks_twice_by_keyboard(visit: Any, store: Server) -> None:
     """Escape or "Keep it" changes nothing; two yeses release what was shown, and say so."""
     from playwright.sync_api import expect
 
+    with Dibs(store.url, namespace="shop:") as dibs:
+        assert dibs.try_hold("processing:user:one-more", ttl=600)
     page = visit("/ops/?")
     keys = page.keyboard
-    page.locator("#text").fill("user:42")
+    page.locator("#text").fill("one-more")
     expect(page.locator("#rows tr")).to_have_count(1)
-    button = page.get_by_role("button", name="Release processing:user:42")
+    button = page.get_by_role("button", name="Release processing:user:one-more")
     button.focus()
     keys.press("Enter")
     expect(page.get_by_role("dialog")).to_contain_text("may still be at work")
@@ -173,18 +176,18 @@ def test_releasing_asks_twice_by_keyboard(visit: Any, store: Server) -> None:
     keys.press("Escape")
     expect(page.get_by_role("dialog")).to_be_hidden()
     expect(button).to_be_focused()
-    assert "shop:processing:user:42" in store.keys()
+    assert "shop:processing:user:one-more" in store.keys()
     keys.press("Enter")
     expect(page.locator("#ask-no")).to_be_focused()
     keys.press("Tab")
     keys.press("Enter")
     expect(page.get_by_role("dialog")).to_contain_text("Are you sure?")
     expect(page.locator("#ask-no")).to_be_focused()
-    assert "shop:processing:user:42" in store.keys()
+    assert "shop:processing:user:one-more" in store.keys()
     keys.press("Tab")
     keys.press("Enter")
     expect(page.locator("#note")).to_have_text("Released.")
-    assert "shop:processing:user:42" not in store.keys()
+    assert "shop:processing:user:one-more" not in store.keys()
     expect(page.locator("#rows tr")).to_have_count(0)
 
 

@@ -60,7 +60,6 @@ async def main():
     for path in ("/dibs/", "/dibs/static/console.js", "/dibs/api/state"):
         found.append(await status(path, cookies["root"]))
     found.append(await status("/other", cookies["root"]))
-    await asgi.page.stop()
     await asgi.dibs.aclose()
     print(found)
 

@@ -28,14 +28,14 @@ def reply(path: str = "/", method: str = "GET", root: str = "/dibs", **headers: 
     request = ConsoleRequest(
         method, path, root, "", {key.replace("_", "-"): headers[key] for key in headers}
     )
-    return respond(request, is_live=True, new_token=TOKEN)
+    return respond(request, new_token=TOKEN)
 
 
 def posted(**changes: str | None) -> ConsoleResponse | None:
     headers = {**OURS, **{name.replace("_", "-"): value for name, value in changes.items()}}
     given = {name: value for name, value in headers.items() if value is not None}
     request = ConsoleRequest("POST", "/api/release", "/dibs", "", given)
-    return respond(request, is_live=True, new_token="")
+    return respond(request, new_token="")
 
 
 def test_a_release_from_our_own_page_is_heard() -> None:
@@ -75,7 +75,7 @@ def test_a_release_from_elsewhere_is_refused(change: dict[str, str | None]) -> N
 def test_data_is_not_for_other_sites() -> None:
     """A page elsewhere cannot even make the server be read."""
     assert reply("/api/state", sec_fetch_site="cross-site").status == 403
-    assert reply("/api/events", sec_fetch_site="same-site").status == 403
+    assert reply("/api/why", sec_fetch_site="same-site").status == 403
     assert reply("/api/state", sec_fetch_site="same-origin") is None
 
 
@@ -107,7 +107,7 @@ def test_the_cookie_is_for_the_console_alone_and_not_for_scripts() -> None:
     assert cookie == f"{COOKIE}={TOKEN}; HttpOnly; SameSite=Strict"
     assert "Set-Cookie" not in dict(reply(cookie=f"{COOKIE}={TOKEN}").headers)
     https = ConsoleRequest("GET", "/", "", "", {}, is_https=True)
-    page = respond(https, is_live=True, new_token=TOKEN)
+    page = respond(https, new_token=TOKEN)
     assert page is not None
     assert dict(page.headers)["Set-Cookie"].endswith("; HttpOnly; SameSite=Strict; Secure")
 

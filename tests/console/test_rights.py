@@ -29,13 +29,3 @@ def test_an_object_is_not_taken_for_a_yes(answer: object) -> None:
     """An anonymous user is an object, too: a rule says True or False."""
     with pytest.raises(UsageError, match="must return True or False"):
         decided(answer)
-
-
-def test_a_coroutine_is_not_taken_for_a_yes() -> None:
-    """Where it is not awaited, an async rule is a mistake, and an error says so."""
-
-    async def rule(request: object) -> bool:
-        return False
-
-    with pytest.raises(UsageError, match="asynchronous"):
-        decided(asked(rule, {}))

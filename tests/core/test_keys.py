@@ -125,10 +125,24 @@ def test_a_public_name_shows_the_first_word_at_most(key: str) -> None:
     """Nothing behind the first colon; without one, nothing that may be an id."""
     name = public_name(key)
     if ":" in key:
-        assert name == f"{key.split(':')[0]}:*"
+        assert name in (f"{key.split(':')[0]}:*", "*")
     elif name != "*":
         assert name == key and len(key) <= 64
-        assert not any(letter.isdigit() or letter in "@ \n" for letter in key)
+        assert not any(letter.isdecimal() or letter in "@ \n" for letter in key)
+
+
+@pytest.mark.parametrize(
+    ("head", "is_shown"),
+    [
+        ("user", True), ("s3", True), ("es26-v2", True), ("姓名", True), ("{shop}", True),
+        ("shop/orders.new", True), ("", False), ("U4711", False), ("ann@shop.example", False),
+        ("2001", False), ("order\n2026-01-01 CRITICAL", False), ("a\x1b[2J", False), ("a b", False),
+        ("a\u202eb", False), ("a\u2028b", False), ("a\x85b", False), ("x" * 65, False),
+    ],
+)  # fmt: skip
+def test_a_first_word_is_shown_if_it_can_be_one_of_the_code(head: str, is_shown: bool) -> None:
+    """What a user may have chosen would be a person's, or a line of its own in a log."""
+    assert public_name(f"{head}:7") == (f"{head}:*" if is_shown else "*")
 
 
 def test_a_template_walks_attributes_and_mappings() -> None:

@@ -67,6 +67,20 @@ def test_a_login_with_a_credential_is_somebody(login: str) -> None:
     assert submitter({"authorization": login}).user is not None
 
 
+@pytest.mark.parametrize(
+    "logins",
+    [
+        ["Bearer a", "bearer a", "Bearer  a", "Bearer\ta", " Bearer \t a "],
+        ["Basic YW5uOng=", "basic YW5uOng=", "Basic YW5u.Ong=", "Basic YW5uOng=="],
+    ],
+)  # fmt: skip
+def test_a_login_is_one_in_every_spelling(logins: list[str]) -> None:
+    """Else one person would be several, with a submission each."""
+    assert len({submitter({"authorization": login}).user for login in logins}) == 1
+    other = "Basic YW5uOnk=" if "Basic" in logins[0] else "Bearer b"
+    assert submitter({"authorization": other}) != submitter({"authorization": logins[0]})
+
+
 def test_a_client_may_have_no_address() -> None:
     """Behind a socket of the machine, say: what else it sends tells it apart."""
     alone = submitter({}, None)

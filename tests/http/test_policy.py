@@ -12,6 +12,7 @@ import pytest
 
 from dibs import UsageError
 from dibs._http.decorators import Once, PreventDuplicateSubmit
+from dibs._http.facts import InvalidRequest
 from dibs._http.policy import (
     GuardKeywords,
     GuardOptions,
@@ -22,6 +23,9 @@ from dibs._http.policy import (
     match_policy,
     secret_bytes,
 )
+from dibs._http.submission import submission_of
+
+from .submitted import facts, submitted
 
 # ---- which requests are guarded
 
@@ -281,6 +285,9 @@ def test_the_host_is_part_of_a_key_where_that_is_wanted() -> None:
         (" shop.example:443 ", "shop.example"),
         ("shop.example:80", "shop.example"),
         ("shop.example:8080", "shop.example:8080"),
+        ("[::1]:8000", "[::1]:8000"),
+        ("my_shop", "my_shop"),
+        ("", ""),
     ):
         assert GuardOptions[Any](per_host=True).host(header) == host
         assert GuardOptions[Any]().host(header) == ""
@@ -297,3 +304,22 @@ def test_a_prefix_is_cut_off_where_a_part_of_the_path_ends() -> None:
         ("/orders", "", "/orders"),
     ):
         assert inner_path(path, root) == inner, (path, root)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "x@shop.example", "shop.example/x", "shop.example?x", "shop.example#", "shop.example.",
+        "shop.example:", "shop.example:080", "shop.example:8080x", "shop example",
+        "b\u00fccher.example", "shop..example", ":80", "shop.example\\@other", "a.shop,b.shop",
+        "shop.example\x00", "[::1",
+    ],
+)  # fmt: skip
+def test_a_host_that_readers_understand_differently_is_refused(header: str) -> None:
+    """Some take a part of it, some the name of the server: one host would be many."""
+    assert GuardOptions[Any](per_host=True).host(header) is None
+    site = GuardOptions[Any](per_host=True, secret=b"s")
+    found = submission_of(Policy(window=1), facts(headers={"host": header}), [], site)
+    assert isinstance(found, InvalidRequest) and found.kind == "ambiguous"
+    if "," not in header:
+        assert submitted(facts(headers={"host": header})), "it does not count"

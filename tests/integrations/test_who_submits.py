@@ -4,12 +4,20 @@ import asyncio
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
-from dibs import UsageError
+from dibs import AsyncDibs, UsageError
+from dibs.integrations import fastapi, starlette
 from dibs.integrations._async import http_claims as async_claims
 from dibs.integrations._sync import http_claims as sync_claims
+from dibs.integrations.asgi import DibsMiddleware, Policy
 from dibs.testing import Server
 
+from . import Call
 from .edges import OF_WSGI, opened
 from .every_edge import KEYED, REPLAY, every_edge
 
@@ -221,6 +229,55 @@ async def test_without_a_key_an_answer_goes_only_to_who_is_known(valkey: Server,
         assert not (await shop.post(headers=login)).is_replay
         assert (await shop.post(headers=login)).is_replay
         assert len(shop.runs) == 2
+
+
+class TrailingCall(Call):
+    """A request whose headers grow while its body arrives: uvicorn with httptools adds trailers."""
+
+    async def _receive(self) -> dict[str, Any]:
+        message = await super()._receive()
+        if not message.get("more_body"):
+            self.headers_at_first.append((b"cookie", b"sid=ann"))
+        return message
+
+    async def run(self) -> Call:
+        self.headers_at_first = self.scope["headers"]
+        return await super().run()
+
+
+@pytest.mark.parametrize("kind", ["asgi", "starlette", "fastapi"])
+async def test_what_comes_after_the_body_says_nothing(valkey: Server, kind: str) -> None:
+    """The guard has read the headers by then. The application must not see others, or one person
+    would be as many as they have names for themselves.
+    """
+    seen = list[str]()
+
+    async def order(request: Request) -> JSONResponse:
+        seen.append(request.cookies.get("sid", "nobody"))
+        return JSONResponse({}, 201)
+
+    options: dict[str, Any] = {"window": 60, "after": "hold"}
+    site: dict[str, Any] = {"session_cookie": "sid", "secret": "s"}
+    async with AsyncDibs(valkey.url) as dibs:
+        app: Any
+        if kind == "fastapi":
+            app = FastAPI()
+            order.__annotations__["request"] = Request
+            app.post("/orders", response_model=None)(fastapi.once(**options)(order))
+            fastapi.install(app, dibs, **site)
+        elif kind == "starlette":
+            guarded = starlette.once(**options)(order)
+            app = Starlette(routes=[Route("/orders", guarded, methods=["POST"])])
+            starlette.install(app, dibs, **site)
+        else:
+            app = Starlette(routes=[Route("/orders", order, methods=["POST"])])
+            policies = [Policy("POST /orders", **options)]
+            app = DibsMiddleware(app, dibs=dibs, policies=policies, **site)
+        for name in ("x", "y"):
+            headers = [("content-type", "application/json"), ("cookie", f"sid={name}")]
+            call = TrailingCall(app, headers=headers, body=[b"{", b"}"])
+            assert (await call.run()).status == 201
+    assert seen == ["x", "y"]
 
 
 # ---- no user

@@ -109,7 +109,9 @@ def _hosts(draw: random.Random) -> tuple[list[tuple[str, str]], bool]:
     if draw.random() < 0.92:
         return [("Host", one)], False
     other = draw.choice(["a.shop", "b.shop"])
-    return draw.choice([[("Host", one), ("Host", other)], [("Host", f"{one},{other}")]]), True
+    odd = [f"x@{other}", f"{other}/x", f"{other}.", f"{other}:", f"{other}:080", f"{other}:0"]
+    lines = [[("Host", one), ("Host", other)], [("Host", f"{one},{other}")]]
+    return draw.choice([*lines, [("Host", draw.choice(odd))]]), True
 
 
 def _cookies(draw: random.Random) -> tuple[list[tuple[str, str]], bool]:

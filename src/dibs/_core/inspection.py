@@ -132,13 +132,6 @@ def shorten(key: str) -> str:
     return f"{head}:~{digits}" if colon else f"~{digits}"
 
 
-def printable(text: str) -> str:
-    """*text* without characters that a terminal would obey: a key, or a server, may have any."""
-    if text.isprintable():
-        return text
-    return "".join([each if each.isprintable() else repr(each)[1:-1] for each in text])
-
-
 def is_shortened(key: str) -> bool:
     """Whether *key* looks like the result of `shorten`."""
     return _PERSONAL.fullmatch(key.rpartition(":")[2]) is not None

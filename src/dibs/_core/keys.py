@@ -174,6 +174,7 @@ Seconds = float | timedelta
 
 LONGEST_NAME = 64
 _LETTERS = re.compile(r"[^\W\d]([^\W\d]|[./-])*")
+_FIRST_WORD = re.compile(r"(?!.*\d{3})[^\s@]{1,64}")
 
 
 def seconds(value: object, what: str, *, zero: bool = False) -> float:
@@ -253,13 +254,27 @@ def public_name(key: str) -> str:
 
     `processing:user:42` → `processing:*`. Everything after the first colon may be personal. A key
     without one is shown whole if it can be a name in the code: `nightly-report`; one with digits
-    or an @ may be an id, and is `*`.
+    or an @ may be an id, and is `*`. A first word with an @ or three digits may be one, too, and
+    one with signs that are not printed comes from elsewhere: in a log it would begin a line.
     """
     head, colon, _ = key.partition(":")
     if colon:
-        return f"{head}:*"
+        return _with_star(head)
     is_word = len(key) <= LONGEST_NAME and _LETTERS.fullmatch(key)
     return key if is_word else "*"
+
+
+@functools.lru_cache(maxsize=256)
+def _with_star(word: str) -> str:
+    is_name = word.isprintable() and _FIRST_WORD.fullmatch(word)
+    return f"{word}:*" if is_name else "*"
+
+
+def printable(text: str) -> str:
+    """*text* without characters that a terminal would obey: a key, or a server, may have any."""
+    if text.isprintable():
+        return text
+    return "".join([each if each.isprintable() else repr(each)[1:-1] for each in text])
 
 
 def hash_tag(key: bytes) -> bytes | None:

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, Protocol
 
 import hiredis
 
+from .keys import printable
+
 
 class Request:
     """One or more commands in one write. Nothing in it changes after it is made."""
@@ -34,6 +36,9 @@ class Request:
 
 class ErrorReply(Exception):
     """An error reply. It is a value, not raised: one error must not hide the other replies."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))  # it gets into sentences, and those into logs
 
     @property
     def code(self) -> str:

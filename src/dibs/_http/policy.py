@@ -64,12 +64,19 @@ class GuardOptions(Generic[U]):
         """The secret as bytes; empty: none was set."""
         return secret_bytes(self.secret)
 
-    def host(self, header: str) -> str:
-        """The host that is part of the key, from the Host header; "" unless `per_host`."""
+    def host(self, header: str) -> str | None:
+        """The host that is part of the key, from the Host header; "" unless `per_host`.
+
+        None: it has other signs than a host. To some readers the host in `x@shop` is `shop`, and
+        one host would be many.
+        """
         if not self.per_host:
             return ""
-        name, _, port = header.strip().lower().rpartition(":")
-        return name if name and port in ("80", "443") else header.strip().lower()
+        host = header.strip().lower()
+        if host and not _HOST.fullmatch(host):
+            return None
+        name, _, port = host.rpartition(":")
+        return name if name and port in ("80", "443") else host
 
 
 def guard_options(verb: str, options: GuardKeywords[U], *others: str) -> GuardOptions[U]:
@@ -108,6 +115,9 @@ def inner_path(path: str, root: str) -> str:
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SLASHES = re.compile("/{2,}")
+_HOST = re.compile(
+    r"(?:[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(?::[1-9][0-9]{0,4})?", re.ASCII
+)
 
 
 def has_control_characters(path: str) -> bool:

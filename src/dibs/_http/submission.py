@@ -17,7 +17,6 @@ body is read is refused if it comes twice: otherwise one person could get anothe
 """
 
 import base64
-import binascii
 import functools
 import re
 from collections.abc import Mapping
@@ -87,6 +86,7 @@ def applied(policy: Policy, submission: Submission | InvalidRequest) -> Policy:
     return submission.policy if isinstance(submission, Submission) else policy
 
 
+_BAD_HOST = InvalidRequest("ambiguous", "The host is malformed.")
 _BAD_PATH = InvalidRequest("ambiguous", "The path contains a control character.")
 
 
@@ -117,7 +117,10 @@ def submission_of(
         return place
     host = ""
     if options.per_host:
-        host = options.host(facts.headers.get("host", "") if facts.host is None else facts.host)
+        known = options.host(facts.headers.get("host", "") if facts.host is None else facts.host)
+        if known is None:
+            return _BAD_HOST
+        host = known
     if facts.method == "HEAD":
         policy = policy.without_responses()
     method = endpoint_method(facts.method)
@@ -254,7 +257,7 @@ def identify(
     """
     scheme = credential = ""
     if authorization := headers.get("authorization", ""):
-        scheme, _, credential = authorization.partition(" ")
+        scheme, _, credential = authorization.strip().replace("\t", " ").partition(" ")
         scheme, credential = scheme.lower(), credential.strip()
     if "," in credential and scheme in _WITHOUT_COMMAS:
         return ambiguous("authorization")
@@ -265,36 +268,37 @@ def identify(
         session = session_value(cookies, session_cookie)
         if session is None:
             return ambiguous("The session cookie")
-        if _is_credential("", session):
+        if _is_credential(session):
             return Submitter(f"session {session}", None)
-    if scheme in _STABLE and _is_credential(scheme, credential):
-        return Submitter(f"authorization {scheme} {credential}", None)
+    if scheme in _STABLE and (login := _login(scheme, credential)):
+        return Submitter(f"authorization {scheme} {login}", None)
     # With their lengths: a cookie could contain another client's address.
     parts = (address or "", cookies, headers.get("user-agent", ""), authorization)
     return Submitter(None, "".join([f"{len(part)}:{part}" for part in parts]))
 
 
-def _is_credential(scheme: str, text: str) -> bool:
+def _is_credential(text: str) -> bool:
     """Whether *text* belongs to one person: what stands for a missing value is the same for all."""
-    if len(text) <= 24 and _SIGNS_AROUND.sub("", text).lower() in _NO_CREDENTIAL:
-        return False
-    return scheme != "basic" or not _is_empty_login(text)
+    return len(text) > 24 or _SIGNS_AROUND.sub("", text).lower() not in _NO_CREDENTIAL
 
 
-def _is_empty_login(text: str) -> bool:
-    """True: neither the user nor the password of a Basic credential has a value."""
-    if len(text) > 64:
-        return False
-    try:
-        user, _, password = base64.b64decode(text, validate=True).decode("latin-1").partition(":")
-    except (ValueError, binascii.Error):
-        return False
-    return user.lower() in _NO_CREDENTIAL and password.lower() in _NO_CREDENTIAL
+def _login(scheme: str, credential: str) -> str:
+    """A credential, with one text for one login; "": it belongs to nobody."""
+    if not _is_credential(credential):
+        return ""
+    if scheme != "basic":
+        return credential
+    try:  # what is not of its alphabet is ignored, also by frameworks
+        plain = base64.b64decode(credential).decode("latin-1")
+    except ValueError:
+        return credential
+    user, _, password = plain.partition(":")
+    return plain if _is_credential(user) or _is_credential(password) else ""
 
 
 def _unknown(policy: Policy, headers: Mapping[str, str]) -> Unknown | None:
     """What may say who submits in a request whose user is not identified."""
-    scheme = headers.get("authorization", "").partition(" ")[0]
+    scheme = headers.get("authorization", "").replace("\t", " ").strip().partition(" ")[0]
     if scheme and scheme.lower() not in _STABLE:
         return "scheme"
     if policy.after != "replay" or not _LOGIN_COOKIE.search(headers.get("cookie", "")):

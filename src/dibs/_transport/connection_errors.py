@@ -18,6 +18,7 @@ from redis.exceptions import (
 )
 
 from .._core.causes import cause_for, code_of_reply
+from .._core.keys import printable
 from .._core.lease import mistake
 from .._core.request import ErrorReply, ProtocolError
 from ..errors import Cause, UsageError
@@ -255,7 +256,8 @@ def cause_of(error: BaseException) -> Cause:
         return cause_for(code)
     if isinstance(error, EOFError):
         return cause_for("disconnected")
-    return cause_for(code, " ".join(str(error).split())[:160] or type(error).__name__)
+    text = printable(" ".join(str(error).split()))[:160]
+    return cause_for(code, text or type(error).__name__)
 
 
 def _code(error: BaseException) -> str | None:

@@ -1,10 +1,9 @@
 """A page that shows leases, claims, cached values and outages while they happen.
 
 app.mount("/dibs", console(dibs, allow=is_admin))      # ASGI
-console_wsgi(dibs, allow=is_admin)                     # WSGI
+application = console(dibs, allow=is_admin).wsgi       # WSGI
 """
 
-from .asgi import console
-from .wsgi import console_wsgi
+from .application import console
 
-__all__ = ["console", "console_wsgi"]
+__all__ = ["console"]

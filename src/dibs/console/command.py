@@ -22,8 +22,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from .. import Dibs, DibsError
 from .._internal_api import Guard, printable, start_thread
-from .http import ConsoleResponse, sentence
-from .wsgi import Environ, StartResponse, WsgiConsole
+from .application import Console, Environ, StartResponse
+from .http import ConsoleResponse, Rules, sentence
 
 _ADDRESS = "127.0.0.1"
 _CLOSED = (
@@ -80,11 +80,8 @@ class ConsoleServer(ThreadingMixIn, WSGIServer):
 def served(dibs: Dibs, port: int, *, release: bool, keys: bool) -> ConsoleServer:
     """A server that is bound and not yet serving. OSError: the port is taken."""
     server = ConsoleServer((_ADDRESS, port), _QuietHandler)
-    rule = "host"
-    app = WsgiConsole(
-        dibs, rule, rule if release else None, rule if keys else None, does_work=False
-    )
-    guarded = OneBrowser(app, server.server_port)
+    rules = Rules("host", "host" if release else None, "host" if keys else None)
+    guarded = OneBrowser(Console(dibs, rules, does_work=False).wsgi, server.server_port)
     server.set_app(guarded)
     server.address = f"http://{_ADDRESS}:{server.server_port}/?token={guarded.token}"
     return server

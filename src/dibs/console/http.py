@@ -1,7 +1,6 @@
 """Requests and responses of the console, without I/O: routes, headers, rights, refusals."""
 
 import hmac
-import inspect
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -64,14 +63,10 @@ def asked(rule: AccessRule | None, request: object) -> Any:
 def decided(answer: object) -> bool:
     """The answer of a rule. UsageError: it is not a bool.
 
-    An object is not taken for a yes: a user who is not logged in is an object, too, and so is a
-    coroutine that was not awaited.
+    An object is not taken for a yes: a user who is not logged in is an object, too.
     """
     if isinstance(answer, bool):
         return answer
-    if inspect.iscoroutine(answer):
-        answer.close()
-        raise UsageError("this rule is asynchronous; a WSGI console needs a plain function")
     raise UsageError(f"a rule must return True or False, not {type(answer).__name__}")
 
 
@@ -82,7 +77,6 @@ LONGEST_BODY = 4096
 
 HTML = "text/html; charset=utf-8"
 JSON = "application/json"
-STREAM = "text/event-stream; charset=utf-8"
 
 _CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
@@ -150,8 +144,8 @@ class ConsoleResponse(NamedTuple):
     @property
     def headers(self) -> list[tuple[str, str]]:
         """All of them; the same protections on every response."""
-        length = () if self.kind == STREAM else (("Content-Length", str(len(self.body))),)
-        return [("Content-Type", self.kind), *length, *_ALWAYS, *self.more]
+        length = ("Content-Length", str(len(self.body)))
+        return [("Content-Type", self.kind), length, *_ALWAYS, *self.more]
 
 
 def sentence(status: int, text: str, *more: tuple[str, str]) -> ConsoleResponse:
@@ -169,24 +163,19 @@ def json_bytes(value: Mapping[str, Any]) -> bytes:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
 
 
-def event(text: bytes) -> bytes:
-    """*text*, on one line, as a server-sent event."""
-    return b"data: " + text + b"\n\n"
-
-
 # ---- routes
 
-STATE, EVENTS, RELEASE, WHY = "/api/state", "/api/events", "/api/release", "/api/why"
+STATE, RELEASE, WHY = "/api/state", "/api/release", "/api/why"
 
 FORBIDDEN = sentence(403, "You may not see this page.")
 NOT_FOUND = sentence(404, "There is no such page.")
 FOREIGN = json_response(403, {"error": "This request came from another site."})
 
 
-def respond(request: ConsoleRequest, *, is_live: bool, new_token: str) -> ConsoleResponse | None:
+def respond(request: ConsoleRequest, *, new_token: str) -> ConsoleResponse | None:
     """The response to *request*; None: it needs data. *new_token*: for a browser without one."""
     path = request.path
-    if path in (STATE, RELEASE, WHY) or (path == EVENTS and is_live):
+    if path in (STATE, RELEASE, WHY):
         return _refused(request)
     if request.method not in ("GET", "HEAD"):
         return sentence(405, "This page can only be read.", ("Allow", "GET, HEAD"))
@@ -196,7 +185,7 @@ def respond(request: ConsoleRequest, *, is_live: bool, new_token: str) -> Consol
             307, more=(("Location", quote(request.root.rsplit("/", 1)[-1]) + "/"),)
         )
     if path in ("", "/"):
-        return _page(request, is_live=is_live, new_token=new_token)
+        return _page(request, new_token=new_token)
     return _asset(path.removeprefix("/static/")) if path.startswith("/static/") else NOT_FOUND
 
 
@@ -224,8 +213,8 @@ def _is_own(request: ConsoleRequest) -> bool:
     return bool(host) and urlsplit(origin).netloc.lower() == host.lower()
 
 
-def _page(request: ConsoleRequest, *, is_live: bool, new_token: str) -> ConsoleResponse:
-    page = _file("console.html").replace(b"LIVE", b"stream" if is_live else b"poll", 1)
+def _page(request: ConsoleRequest, *, new_token: str) -> ConsoleResponse:
+    page = _file("console.html")
     if request.cookie is not None:
         return ConsoleResponse(200, page, HTML)
     secure = "; Secure" if request.is_https else ""

@@ -86,6 +86,7 @@ class DibsMiddleware:
 
     async def _guard(self, policy: Policy, scope: Scope, receive: Receive, send: Send) -> None:
         mark_guarded(scope)
+        keep_headers(scope)
         body = RequestBody(receive, self._options.spool)
         try:
             submission = await self._submission(policy, scope, body)
@@ -349,6 +350,15 @@ def keys_of(policy: Policy, scope: Scope) -> list[str]:
     return [
         value.decode("latin-1") for each, value in scope.get("headers", ()) if each.lower() == name
     ]
+
+
+def keep_headers(scope: Scope) -> None:
+    """Let the application see the headers that the guard sees.
+
+    To the list of uvicorn with httptools, the trailers of a chunked body are added: a client could
+    be somebody else after the body than before it.
+    """
+    scope["headers"] = [*scope.get("headers", ())]
 
 
 def headers_of(scope: Scope) -> RequestHeaders:

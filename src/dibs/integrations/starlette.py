@@ -87,6 +87,7 @@ from .asgi import (
     closing,
     decided,
     headers_of,
+    keep_headers,
     keys_of,
     mount_of,
     path_of,
@@ -332,6 +333,7 @@ class _Middleware:
         if not self._is_checked:
             await self._check(scope, receive, send)
         if scope["type"] == "http":
+            keep_headers(scope)
             guard = scope[GUARD] = _RequestGuard(self, scope, receive, send)
             await guard.run(self._app)
         elif scope["type"] == "lifespan" and self._url is not None:

@@ -53,6 +53,20 @@ def test_a_reply_that_cannot_be_read_is_an_outage(caplog: pytest.LogCaptureFixtu
     assert "user:1" not in caplog.text
 
 
+@pytest.mark.parametrize("code", ["READONLY", "MOVED", "OOM", "MISCONF"])
+def test_what_a_server_says_begins_no_line_in_a_log(
+    code: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And holds nothing that a terminal would obey: in the record, and in the exception."""
+    text = f"-{code} 1 \x1b[2J\x9b\u202e\u2028CRITICAL\r\n".encode()
+    with OddServer(lambda _: text) as odd:
+        with Dibs(odd.url, budget=0.3, on_outage="closed") as dibs:
+            with pytest.raises(DibsError) as caught:
+                dibs.try_hold("user:1", ttl=5)
+    assert str(caught.value).isprintable()
+    assert all(message.isprintable() for message in caplog.messages)
+
+
 def test_the_end_of_a_claim_does_not_loop() -> None:
     """Nothing but nulls: the work runs once, and its end is an outage."""
     with OddServer(lambda _: b"_\r\n") as odd:

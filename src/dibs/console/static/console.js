@@ -6,11 +6,10 @@ import { drawProcess, letListsScroll } from "./process.js";
 import { drawServer, onView, tickServer, view } from "./server.js";
 
 const POLL = 2000;
+const SOON = 300;
 const SILENT = 4000;
-const live = document.body.dataset.updates === "stream";
 
 let receivedAt = Date.now();
-let stream = null;
 let timer = null;
 let asking = 0;
 let since = null;
@@ -49,47 +48,35 @@ setInterval(() => {
   }
 }, 250);
 
-// ---- where it comes from: a stream; or questions, where there is none
-
-function connect() {
-  stream?.close();
-  clearTimeout(timer);
-  if (live) open();
-  else ask();
-}
-
-function open() {
-  const mine = (stream = new EventSource(`api/events?${view()}`));
-  mine.onmessage = (message) => mine === stream && draw(JSON.parse(message.data));
-  mine.onerror = () => {
-    // Closed: the console has refused; there may be too many viewers. Else it connects by itself.
-    if (mine === stream && mine.readyState === EventSource.CLOSED) timer = setTimeout(ask, 500);
-  };
-}
+// ---- where it comes from: a question every two seconds, or sooner while keys are read for it
 
 async function ask() {
+  clearTimeout(timer);
   const mine = ++asking;
+  let pause = POLL;
   try {
     const answer = await fetch(`api/state?${view()}`, { cache: "no-store" });
-    if (answer.ok && mine === asking) draw(await answer.json());
-    else if (answer.status === 403) say("You may no longer see this page.");
+    const state = answer.ok ? await answer.json() : null;
+    if (mine !== asking) return;
+    if (state) draw(state);
+    if (state?.server.sweep?.reading != null) pause = SOON;
+    if (answer.status === 403) say("You may no longer see this page.");
   } catch {
     // No answer: the timer above says so.
   }
-  if (mine === asking) timer = setTimeout(ask, POLL);
+  if (mine === asking) timer = setTimeout(ask, pause);
 }
 
-onView(connect);
+onView(ask);
 
 // A hidden page asks nothing.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) {
-    stream?.close();
     clearTimeout(timer);
     asking++;
   } else {
     receivedAt = Date.now();
-    connect();
+    ask();
   }
 });
 
@@ -116,4 +103,4 @@ addEventListener("hashchange", () => {
 });
 
 turn(false);
-connect();
+ask();

@@ -247,15 +247,21 @@ function ask(title, texts, yes) {
   write($("ask-title"), title);
   $("ask-text").replaceChildren(...texts.filter(Boolean).map((text) => el("p", {}, text)));
   write($("ask-yes"), yes);
-  dialog.returnValue = "";
-  $("ask-yes").onclick = () => dialog.close("yes");
-  $("ask-no").onclick = () => dialog.close("");
+  // Not by the event "close": it comes later, perhaps when the next question is open.
+  const answered = new Promise((resolve) => {
+    const answer = (is) => {
+      dialog.close();
+      from?.focus?.();
+      resolve(is);
+    };
+    $("ask-yes").onclick = () => answer(true);
+    $("ask-no").onclick = () => answer(false);
+    dialog.oncancel = (event) => {
+      event.preventDefault();
+      answer(false);
+    };
+  });
   dialog.showModal();
   $("ask-no").focus();
-  return new Promise((resolve) => {
-    dialog.addEventListener("close", () => {
-      from?.focus?.();
-      resolve(dialog.returnValue === "yes");
-    }, { once: true });
-  });
+  return answered;
 }

@@ -47,9 +47,10 @@ _WARNINGS = {
     "cookie": "a stored response goes to whoever sends the same key and payload: if the cookies "
     "of this client are a login, name it with session_cookie=, or say who submits with user= "
     "(Django: DIBS_SESSION_COOKIE, DIBS_USER)",
-    "ambiguous": "refused a request that says twice who submits or where (two session cookies, "
-    "two lines of a header), or whose path contains a control character; if clients have two "
-    "cookies of one name, a subdomain may set it: a name that begins with __Host- prevents that",
+    "ambiguous": "refused a request that says twice who submits, where or what by= selects (two "
+    "session cookies, two lines of a header), or whose host or path is malformed; if clients have "
+    "two cookies of one name, a subdomain may set it: a name that begins with __Host- prevents "
+    "that",
 }
 
 

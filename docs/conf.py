@@ -53,11 +53,10 @@ html_favicon = "_static/favicon.svg"
 html_copy_source = False
 html_show_sourcelink = False
 html_additional_pages = {"404": "404.html"}
-html_context = {"site_root": urlsplit(html_baseurl).path.rstrip("/") + "/"}
+html_context = {
+    "site_root": urlsplit(html_baseurl).path.rstrip("/") + "/",
+    "project_url": os.environ.get("PROJECT_URL", ""),
+}
 html_theme_options = {"navigation_with_keys": False}
-if os.environ.get("PROJECT_URL"):
-    html_theme_options["footer_icons"] = [
-        {"name": "Repository", "url": os.environ["PROJECT_URL"], "html": "Repository", "class": ""}
-    ]
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"

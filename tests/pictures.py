@@ -44,8 +44,8 @@ def main() -> None:
     names = parser.parse_args().names or list(PICTURES)
     for name in names:
         with launched() as browser:
-            PICTURES[name](browser, FOLDER / f"{name}.png")
-        print(FOLDER / f"{name}.png")
+            PICTURES[name](browser, FOLDER / name)
+        print(FOLDER / name)
 
 
 @contextmanager
@@ -216,15 +216,42 @@ def playground_once(browser: Any, file: Path) -> None:
 
 
 def playground_cached(browser: Any, file: Path) -> None:
-    """Two hundred guests: one request of dibs, and those of the older algorithm."""
+    """Two hundred guests, as they came: one request of dibs, those of the older algorithm."""
     url = "/#cached"
     with running() as playground, _opened(browser, playground.url + url, 1280, 900) as page:
         page.locator(".dish").first.wait_for()
         page.locator("#rush").click()
         page.locator("#side-seed .verdict:not(:empty)").wait_for()
-        page.evaluate("document.activeElement.blur()")
-        page.mouse.move(0, 0)
-        page.screenshot(path=file)
+        box = page.locator(".comparison").bounding_box()
+        clip = {"x": box["x"] - 16, "y": box["y"] - 16} | {
+            "width": box["width"] + 32,
+            "height": box["height"] + 24,
+        }
+        slider = page.locator("#rush-replay input")
+        last = float(slider.get_attribute("max"))
+        moments = [last * number / FRAMES for number in range(FRAMES + 1)]
+        frames: list[Image.Image] = []
+        for moment in moments:
+            slider.evaluate(
+                "(slider, at) => { slider.value = at; slider.dispatchEvent(new Event('input')); }",
+                moment,
+            )
+            frames.append(Image.open(io.BytesIO(page.screenshot(clip=clip))).convert("RGB"))
+        pace = round(last * 1000 / FRAMES)
+        # Twice, and then it stands still at its end.
+        frames[0].save(
+            file,
+            save_all=True,
+            append_images=frames[1:],
+            duration=[*([pace] * FRAMES), 4000],
+            loop=2,
+            quality=80,
+            method=6,
+        )
+
+
+FRAMES = 24
+"""Of the animation."""
 
 
 def weamind_card(browser: Any, file: Path) -> None:
@@ -251,12 +278,12 @@ def weamind_card(browser: Any, file: Path) -> None:
 
 
 PICTURES: dict[str, Callable[[Any, Path], None]] = {
-    "console": console,
-    "local-line": local_line,
-    "local-line-pad": local_line_pad,
-    "playground-cached": playground_cached,
-    "playground-once": playground_once,
-    "weamind-card": weamind_card,
+    "console.png": console,
+    "local-line.png": local_line,
+    "local-line-pad.png": local_line_pad,
+    "playground-cached.webp": playground_cached,
+    "playground-once.png": playground_once,
+    "weamind-card.png": weamind_card,
 }
 
 if __name__ == "__main__":

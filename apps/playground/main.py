@@ -14,6 +14,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from .chat import BotPanel
+from .documentation import Documentation
 from .engine import Engine
 from .faults import Faults, welcome
 from .hold import HoldPanel
@@ -72,6 +73,7 @@ def create_app(playground: Playground) -> Starlette:
 
     routes = [
         Route("/", _page),
+        Mount("/pages", Documentation()),
         Mount("/static", StaticFiles(directory=STATIC)),
         Mount("/faults", routes=playground.faults.routes),
         Mount("/hold", routes=playground.hold.routes),

@@ -224,6 +224,7 @@ def _report(scans: list[Scan], reached: int) -> dict[str, Any]:
         "p99": percentile(served or scans, 99),
         "delay": DELAY,
         "how": [scan.how or "none" for scan in scans],
+        "took": [round(scan.took, 3) for scan in scans],
     }
 
 

@@ -86,7 +86,7 @@ def _crash(facts: Facts) -> str:
         rows, answered = facts["rows"], facts["answered"]
         effects = " or ".join(sorted({str(count) for count in rows.values()}))
         before, after = (_time(answered[moment]) for moment in ("before", "after"))
-        return f"{effects}; {after}, killed before the commit {before}"
+        return f"{effects}; {after} (before the commit: {before})"
     effects, answered = facts["effects"], facts["after"]
     shown = f"**{effects}**" if effects > 1 else str(effects)
     return f"{shown}; {'**none in 75 s**' if answered is None else _time(answered)}"
@@ -132,13 +132,13 @@ WRITERS: dict[str, Callable[[Facts], str]] = {
 }
 COLUMNS = tuple(WRITERS)
 HEADINGS = (
-    "",
-    "lock free after its holder is killed; holders in 15 s of work",
-    "duplicate while the first runs; later",
-    "killed after the effect: effects in all; answer after",
-    "loads for 200 callers: of 1 s, of 12 s",
-    "20 a second: most in one",
+    "library",
+    "holder killed: lock free after; holders in 15 s of work",
+    "duplicate: while the first runs; later",
+    "killed after the effect: effects; answer after",
+    "200 callers: loads, of 1 s and of 12 s",
+    "limit of 20 a second: most in one",
     "Redis hangs: first call, second",
-    "failed calls in a failover",
+    "failover: failed calls",
     "[torture](../packages/dibs-torture/MANUAL.md)",
 )

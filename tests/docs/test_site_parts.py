@@ -3,6 +3,7 @@
 import re
 from pathlib import Path, PurePosixPath
 
+import jinja2
 import pytest
 
 from dibs import Dibs
@@ -133,3 +134,13 @@ def test_types_are_short() -> None:
     """Without modules; a time is called Seconds."""
     assert signatures.short_type("float | datetime.timedelta | None") == "Seconds | None"
     assert signatures.short_type("Literal['open', 'closed']") == '"open" | "closed"'
+
+
+@pytest.mark.parametrize("url", ["", "https://code.example/dibs"])
+def test_the_head_of_each_page_names_version_and_repository(url: str) -> None:
+    """The repository, where PROJECT_URL says it: `make docs` in a checkout does not know it."""
+    source = Path(__file__).parents[2] / "docs/_templates/sidebar/brand.html"
+    facts = {"project": "dibs", "version": "1.2", "master_doc": "index", "project_url": url}
+    text = jinja2.Template(source.read_text("utf-8")).render(pathto=lambda name: name, **facts)
+    assert '<a href="changes">1.2</a>' in text
+    assert (f'<a href="{url}">Repository</a>' in text) == bool(url)

@@ -1,5 +1,7 @@
 // The restaurant. The page decides nothing: it shows what the services say, and passes clicks on.
 
+import { Replay } from "./replay.js";
+
 const $ = (selector, from = document) => from.querySelector(selector);
 const make = (tag, className, ...children) => {
   const element = Object.assign(document.createElement(tag), { className });
@@ -148,20 +150,38 @@ onClick("#scan", read);
 onClick("#raise", () => publish({ percent: 5 }));
 onClick("#restore", () => publish({ copyOf: 1 }));
 onClick("#rush", async () => {
+  const reports = {};
+  replay.end();
   for (const side of ["dibs", "seed"]) drawSide(side, null);
   for (const side of ["dibs", "seed"]) {
     $(`#side-${side}`).classList.add("running");
     try {
-      drawSide(side, await ask("/menu/rush", { branch: branch(), algorithm: side }));
+      drawSide(side, (reports[side] = await ask("/menu/rush", { branch: branch(), algorithm: side })));
     } finally {
       $(`#side-${side}`).classList.remove("running");
     }
   }
+  offerReplay(reports);
 });
+
+/** Both runs once more, at the same time: the guests get their menus when they got them. */
+function offerReplay(reports) {
+  const sides = Object.entries(reports);
+  const last = Math.max(...sides.flatMap(([, report]) => report.took));
+  replay.offer(last, (seconds) => {
+    for (const [side, report] of sides) {
+      const isOver = seconds >= last;
+      const how = report.how.map((each, number) => (report.took[number] <= seconds ? each : ""));
+      const asked = how.filter((each) => SEAT[each] === "asked").length;
+      drawSide(side, isOver ? report : { ...report, how, reached: asked, isUnderWay: true });
+    }
+  });
+}
 
 /** The BFF that loads the menu is killed, with 200 guests there. */
 async function kill() {
   const side = $("#side-dibs");
+  replay.end();
   if ($("#rush").getAttribute("aria-disabled") === "true" || !branch()) return;
   for (const each of ["dibs", "seed"]) drawSide(each, null);
   side.classList.add("running");
@@ -183,9 +203,10 @@ function drawSide(side, report) {
   const box = $(`#side-${side}`);
   $(".reached b", box).textContent = report ? report.reached : "–";
   $(".reached span", box).textContent = report ? `of ${report.guests} reached the store-service` : "reached the store-service";
-  $(".p50", box).textContent = report ? time(report.p50) : "–";
-  $(".p99", box).textContent = report ? time(report.p99) : "–";
-  $(".verdict", box).textContent = report ? verdict(side, report) : "";
+  const isOver = report && !report.isUnderWay;
+  $(".p50", box).textContent = isOver ? time(report.p50) : "–";
+  $(".p99", box).textContent = isOver ? time(report.p99) : "–";
+  $(".verdict", box).textContent = isOver ? verdict(side, report) : "";
   const hows = report?.how ?? Array(200).fill("");
   $(".seats", box).replaceChildren(...hows.map((how) => make("i", how && (SEAT[how] ?? "spared"))));
 }
@@ -201,6 +222,7 @@ function verdict(side, { served, guests, reached, delay, killed }) {
     : "The menu was there in time for most.";
 }
 
+const replay = new Replay($("#rush-replay"), time);
 for (const side of ["dibs", "seed"]) drawSide(side, null);
 
 // ---- the code

@@ -60,8 +60,9 @@ ANSWERS = {
 class OddServer:
     """Answers every command after the handshake with what `answer` returns."""
 
-    def __init__(self, answer: Callable[[WireCommand], bytes]) -> None:
-        self.answer = answer
+    def __init__(self, answer: Callable[[WireCommand], bytes], hello: bytes = _HELLO) -> None:
+        """*hello*: the reply to HELLO."""
+        self.answer, self._hello = answer, hello
         serve, self._open = self._serve, set[socket.socket]()
 
         class Handler(socketserver.BaseRequestHandler):
@@ -90,7 +91,7 @@ class OddServer:
     def _reply(self, words: WireCommand) -> bytes:
         name, *rest = [word.upper() for word in words[:2]]
         if name == b"HELLO":
-            return _HELLO
+            return self._hello
         if name in (b"AUTH", b"SELECT") or rest in ([b"SETINFO"], [b"SETNAME"]):
             return b"+OK\r\n"
         return self.answer(words)

@@ -111,4 +111,5 @@ def test_names_that_are_not_there_are_an_attribute_error() -> None:
     """A typing mistake is the usual error, and `dir` lists what can be imported."""
     with pytest.raises(AttributeError, match="nothing_of_the_kind"):
         dibs.nothing_of_the_kind  # noqa: B018
-    assert set(dibs.__all__) <= set(dir(dibs))
+    assert dibs.Lease and set(dibs.__all__) <= set(dir(dibs))
+    assert len(dir(dibs)) == len(set(dir(dibs)))

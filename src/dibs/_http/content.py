@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 
 from .._core.keys import canonical_json, fingerprint, plain_text
 from .bodies import MOST_FIELDS, Field, Form, form_fields, read_multipart
-from .facts import InvalidRequest, RequestFacts, ambiguous, value_text
+from .facts import URLENCODED, InvalidRequest, RequestFacts, ambiguous, value_text
 
 _MISSING: Any = None
 _CHARSET = re.compile(r'charset\s*=\s*"?([^\s;",]*)', re.IGNORECASE)
@@ -97,11 +97,12 @@ def _form(facts: RequestFacts) -> Form | None:
         return None
     if facts.long is not None:
         return facts.long.form
-    if facts.is_urlencoded:
+    media_type = facts.media_type
+    if media_type == URLENCODED:
         if facts.body.count(b"&") >= MOST_FIELDS:
             return None
         return Form(_pairs(facts.body.decode("utf-8", "surrogateescape")), is_plain=True)
-    if facts.media_type == "multipart/form-data":
+    if media_type == "multipart/form-data":
         return read_multipart(facts.headers["content-type"], facts.body)
     return None
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from .._core.keys import plain_text
 from .bodies import LONG_TO_PARSE, Field, LongBody
 
+URLENCODED = "application/x-www-form-urlencoded"
+
 
 class RequestHeaders(dict[str, str]):
     """The headers of a request, by their names in lower case."""
@@ -80,7 +82,7 @@ class RequestFacts(NamedTuple):
     @property
     def is_urlencoded(self) -> bool:
         """True: the body is declared as a form without files."""
-        return self.media_type == "application/x-www-form-urlencoded"
+        return self.media_type == URLENCODED
 
     @property
     def path_texts(self) -> dict[str, str]:

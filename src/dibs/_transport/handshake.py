@@ -111,6 +111,7 @@ def _open_for_threads_as(
             connection.connect()
     except CONNECTION_ERRORS as error:
         redis_internals.close_failed_socket(error)
+        connection.disconnect()
         raise
     opened = ThreadConnection(connection, limits.budget / 2)
     try:

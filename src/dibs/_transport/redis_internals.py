@@ -165,12 +165,14 @@ def _locals_of(error: BaseException | None) -> list[Any]:
 
 @contextlib.contextmanager
 def reading_handshake() -> Generator[None]:
-    """Raise what redis-py's parser raises as a `ProtocolError`."""
+    """Raise what redis-py's parser, or its reading of the replies, raises as a `ProtocolError`."""
     try:
         yield
-    except PARSER_ERRORS as error:
+    except (*PARSER_ERRORS, AttributeError, LookupError) as error:
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-        if not frames[-1].f_globals.get("__name__", "").startswith("redis._parsers"):
+        module, function = frames[-1].f_globals.get("__name__", ""), frames[-1].f_code.co_name
+        is_reader = module.startswith(("redis._parsers", "redis.exceptions"))
+        if not is_reader and not function.startswith("on_connect"):
             raise
         raise ProtocolError(str(error)) from None
 

@@ -124,7 +124,7 @@ class DibsMiddleware:
             long=body.long,
             user=options.user(environ) if options.user is not None else None,
             address=environ.get("REMOTE_ADDR"),
-            path_fields=policy.path_fields(_method(environ), *_paths(environ)),
+            path_fields=_path_fields(policy, environ) if "{" in policy.route else {},
         )
         return submission_of(policy, facts, _keys(environ, policy), options)
 
@@ -278,6 +278,11 @@ def _keys(environ: Environ, policy: Policy) -> list[str]:
 def _method(environ: Environ) -> str:
     """In upper case: many applications treat "post" as POST."""
     return environ["REQUEST_METHOD"].upper()
+
+
+def _path_fields(policy: Policy, environ: Environ) -> dict[str, str]:
+    """The values of the `{fields}` of the route."""
+    return policy.path_fields(_method(environ), *_paths(environ))
 
 
 def _path(environ: Environ) -> str:

@@ -66,6 +66,19 @@ async def test_what_a_server_says_begins_no_line_in_a_log(
     assert all(message.isprintable() for message in caplog.messages)
 
 
+@pytest.mark.parametrize("name", ANSWERS)
+async def test_an_odd_answer_to_the_handshake_does_no_harm(name: str) -> None:
+    """It is an outage, or a mistake in the settings, or there is an older protocol. Nothing of the
+    parser comes out, and no connection stays open.
+    """
+    with OddServer(lambda _: b"+OK\r\n", hello=ANSWERS[name]) as odd:
+        async with AsyncDibs(odd.url, budget=0.1, connect=0.3, on_outage="closed") as dibs:
+            try:
+                await dibs.try_hold("k", ttl=5)
+            except DibsError:
+                pass
+
+
 async def test_the_end_of_a_claim_does_not_loop() -> None:
     """Nothing but nulls: the work runs once, and its end is an outage."""
     with OddServer(lambda _: b"_\r\n") as odd:

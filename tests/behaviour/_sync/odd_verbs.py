@@ -65,6 +65,30 @@ def cached_many(dibs: Dibs) -> None:
     dibs.cached_many("k:{x}", ttl=5, wait=0.1)(load_many)(["a", "b"])
 
 
+def load_one() -> int:
+    """Something to keep under a key."""
+    return 1
+
+
+def fail(x: str) -> int:
+    """A load that fails."""
+    raise LookupError(x)
+
+
+def failing(dibs: Dibs) -> None:
+    """Remember a failure."""
+    try:
+        dibs.cached("k:{x}", ttl=5, wait=0.1, negative_ttl=5)(fail)("a")
+    except LookupError:
+        pass
+
+
+def lead(dibs: Dibs) -> None:
+    """Be the leader, if there is none."""
+    with dibs.leader("k", ttl=5, wait=0.1) as leadership:
+        leadership.check()
+
+
 def look(dibs: Dibs) -> None:
     """Read what the server has, and free something."""
     inspecting = inspector(dibs)
@@ -99,6 +123,16 @@ VERBS: dict[str, Any] = {
     "cached many": cached_many,
     "invalidate tag": lambda dibs: dibs.invalidate_tag("t"),
     "throttle": lambda dibs: dibs.throttle("k", limit=1, per=5),
+    "throttle, exact": lambda dibs: dibs.throttle("k", limit=1, per=5, exact=True),
+    "throttle, rates": lambda dibs: dibs.throttle("k", limit=1, per=5, also=[(2, 60)]),
+    "throttle, wait": lambda dibs: dibs.throttle("k", limit=1, per=5, wait=0.1),
+    "quota": lambda dibs: dibs.quota("k", limit=1, per="day"),
+    "exclusive": lambda dibs: dibs.exclusive("k", ttl=5)(work)(),
+    "get or load": lambda dibs: dibs.get_or_load("k", load_one, ttl=5),
+    "cached, early": lambda dibs: cached(dibs, early=1.0),
+    "cached, failing": failing,
+    "invalidate": lambda dibs: dibs.invalidate("k"),
+    "leader": lead,
     "peek": lambda dibs: dibs.peek("k"),
     "look": look,
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ._core.claim import NO_PAYLOAD, How, Replay
 from ._core.codec_types import returned_type
+from ._core.cron_words import cron_words
 from ._core.done_table import DIALECTS, RefusedByTable, ddl, remaining, shown
 from ._core.inspection import (
     KEY_KINDS,
@@ -100,6 +101,7 @@ if TYPE_CHECKING:
         "checked_fence",
         "claiming",
         "covers",
+        "cron_words",
         "cut",
         "ddl",
         "ended_with_parent",

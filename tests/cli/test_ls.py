@@ -23,6 +23,24 @@ def test_it_lists_what_is_held_and_hides_what_may_be_personal(shop: Shop) -> Non
     assert "4 keys" in done.err and "1 fence" in done.err and "--show-keys" in done.err
 
 
+def test_a_person_at_a_terminal_sees_the_keys(shop: Shop) -> None:
+    """What goes into a pipe may be kept, and read by others: there they are shortened."""
+    shown = Terminal(shop.url, "ls", "--namespace", "shop:").end()
+    assert "order:alice:7" in shown.out and "Keys are shortened" not in shown.out
+    hidden = Terminal(shop.url, "ls", "--namespace", "shop:", "--no-show-keys").end()
+    assert "alice" not in hidden.out and "Keys are shortened" in hidden.out
+    assert "alice" not in run(shop.url, "ls", "--namespace", "shop:").out
+
+
+def test_sentences_fit_the_terminal(shop: Shop) -> None:
+    """No word is cut at its edge: of the remarks, of `why`, of an error."""
+    for words in (("ls", "--no-show-keys"), ("why", "job:nightly")):
+        shown = Terminal(shop.url, *words, env={"COLUMNS": "44"})
+        shown.end()
+        sentences = shown.text.split("\n\n")[-1] if words[0] == "ls" else shown.text
+        assert all(len(line) <= 44 for line in sentences.splitlines()), sentences
+
+
 def test_whole_keys_and_notes_are_shown_if_they_are_asked_for(shop: Shop) -> None:
     """`--all` adds fences and tags; keys of other namespaces never come."""
     env = {"DIBS_NAMESPACE": "shop:"}

@@ -37,6 +37,23 @@ def test_exit_codes_tell_usage_from_an_outage(valkey: Server) -> None:
     assert wrong.code == 2 and "secret" not in wrong.err
 
 
+def test_without_a_command_it_says_which_there_are() -> None:
+    """Its help, and the exit code of a wrong usage; a word that is nearly one is named."""
+    alone = run("")
+    assert alone.code == 2 and "examine the server" in alone.err and not alone.out
+    nearly = run("", "lss")
+    assert nearly.code == 2 and nearly.err == (
+        "dibs: there is no command 'lss'; did you mean `dibs ls`?\n"
+    )
+    assert "there are ls, peek, why" in run("", "zzzz").err
+
+
+def test_an_unavailable_server_is_one_sentence() -> None:
+    """What the system says and what to do next are joined as one."""
+    done = run("redis://127.0.0.1:1", "ls")
+    assert done.code == 3 and ".;" not in done.err and "; `dibs doctor`" in done.err
+
+
 def test_a_wrong_argument_of_a_command_shows_the_usage_of_that_command() -> None:
     """Not that of the program; a URL is not repeated, because it may hold a password."""
     for words in (["doctor", "redis://:secret@host:6379"], ["doctor", "-q", "valkeys://:secret@h"]):
@@ -47,7 +64,6 @@ def test_a_wrong_argument_of_a_command_shows_the_usage_of_that_command() -> None
     wrong = run("", "peek", "key", "other", "--nothing")
     assert wrong.code == USAGE and wrong.err.startswith("usage: dibs peek ")
     assert wrong.err.endswith("unrecognized arguments: other --nothing\n")
-    assert run("", "nothing").err.startswith("usage: dibs [-h]")
 
 
 def test_streams_that_are_closed_or_full_end_it_without_a_traceback(valkey: Server) -> None:

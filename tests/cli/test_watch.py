@@ -58,7 +58,7 @@ def test_a_reader_that_closes_the_pipe_ends_the_watch(shop: Shop) -> None:
 
 def test_a_terminal_gets_a_table_on_a_screen_of_its_own(shop: Shop) -> None:
     """Ctrl-C restores the screen."""
-    shown = Terminal(shop.url, *WORDS)
+    shown = Terminal(shop.url, *WORDS, "--no-show-keys")
     shown.wait_for("job:~")
     assert "\x1b[?1049h" in shown.raw and "dibs watch: 4 keys" in shown.text
     shop.dibs.try_hold("door:1", ttl=600)

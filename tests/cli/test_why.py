@@ -1,6 +1,7 @@
 """`dibs why`: where a key is, who has it, whether that process lives, what can be done."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -245,7 +246,8 @@ def test_what_a_schedule_has_run_is_shown(shop: Shop) -> None:
 def test_the_next_fires_of_a_cron_expression_are_shown() -> None:
     """In its time zone and in UTC; no server is asked."""
     done = run("", "schedule", "0 3 * * *", "--timezone", "Asia/Taipei", "--count", "2")
-    assert done.code == 0 and len(done.lines) == 2
+    assert done.code == 0 and len(done.lines) == 2 and done.err == "at 03:00\n"
+    assert re.search(r"Z  in (\d+ h \d+ min|\d+ min|\d+ s)$", done.lines[0])
     assert all("03:00:00+08:00" in line and "19:00:00Z" in line for line in done.lines)
     fires = run("", "schedule", "@daily", "--json").json["fires"]
     assert len(fires) == 5 and all(fire.endswith("T00:00:00+00:00") for fire in fires)

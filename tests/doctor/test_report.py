@@ -117,7 +117,7 @@ def test_colours_are_for_terminals_that_want_them() -> None:
 def test_the_report_says_what_was_touched() -> None:
     """The key on which commands were tried."""
     text = as_text(FACTS, [], ReportStyle(200))
-    assert "No finding" in text and "dibs:probe:5b0c1e2f7a93" in text
+    assert "no finding" in text and "dibs:probe:5b0c1e2f7a93" in text
 
 
 def test_a_reader_that_closes_the_pipe_is_no_error() -> None:

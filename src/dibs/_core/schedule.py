@@ -159,7 +159,7 @@ def _unreadable(field: _Field, text: str) -> UsageError:
     return UsageError(f"{text!r} is no {field.name} ({field.least} to {field.most})")
 
 
-def _fields(expression: str) -> list[str]:
+def fields_of(expression: str) -> list[str]:
     """Six fields, in capitals. UsageError: there are fewer or more than five or six."""
     fields = NAMED.get(expression.strip().upper(), expression).upper().split()
     if len(fields) == 5:
@@ -188,7 +188,7 @@ class Cron:
         self._expression = expression
         self.zone = zone
         try:
-            second, minute, hour, day, month, weekday = _fields(expression)
+            second, minute, hour, day, month, weekday = fields_of(expression)
             self._seconds = sorted(_read(_SECOND, second))
             hours, minutes = _read(_HOUR, hour), _read(_MINUTE, minute)
             self._minutes = sorted([3600 * one + 60 * two for one in hours for two in minutes])

@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
@@ -48,9 +49,15 @@ def add_key(parser: argparse.ArgumentParser, where: str = "") -> None:
 
 
 def add_show_keys(parser: argparse.ArgumentParser) -> None:
-    """Add the option that shows what may be personal."""
+    """Add the option that shows what may be personal: by default, a person at a terminal sees it.
+
+    What is written into a file or another program may be kept, and read by others.
+    """
     parser.add_argument(
-        "--show-keys", action="store_true", help="whole keys and notes, which may be personal data"
+        "--show-keys",
+        action=argparse.BooleanOptionalAction,
+        default=sys.stdout.isatty(),
+        help="whole keys and notes, which may be personal; default: on a terminal",
     )
 
 

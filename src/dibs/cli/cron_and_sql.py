@@ -5,7 +5,7 @@ import time
 from datetime import UTC
 from typing import Any
 
-from .._internal_api import DIALECTS, ddl, next_fires
+from .._internal_api import DIALECTS, cron_words, ddl, next_fires
 from .program import make_parser
 from .terminal import default_terminal
 
@@ -27,10 +27,27 @@ def schedule(args: argparse.Namespace) -> int:
     if args.json:
         terminal.json({"fires": [fire.isoformat() for fire in fires]})
         return 0
+    terminal.say(cron_words(args.cron))
+    now = time.time()
     for fire in fires:
         in_utc = fire.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-        terminal.line(f"{fire.strftime('%a')} {fire.isoformat(' ')}  {in_utc}")
+        there = f"{fire.strftime('%a')} {fire.isoformat(' ')}"
+        when = f"in {until(fire.timestamp() - now)}"
+        is_utc = not fire.utcoffset()
+        terminal.line(f"{there}  {when}" if is_utc else f"{there}  {in_utc}  {when}")
     return 0
+
+
+def until(seconds: float) -> str:
+    """Return `42 s`, `8 min`, `5 h 20 min`, `3 days`."""
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{max(round(seconds), 0)} s"
+    if minutes < 90:
+        return f"{minutes} min"
+    return (
+        f"{minutes // 60} h {minutes % 60} min" if minutes < 36 * 60 else f"{minutes // 1440} days"
+    )
 
 
 # ---- dibs sql: the statements for the table of `within=`, for a migration or a job

@@ -56,13 +56,13 @@ def peek(args: argparse.Namespace) -> int:
         names = [each.place.namespace for each in others]
         terminal.json({"found": entry is not None, "entry": shown, "elsewhere": names})
     elif others:
-        terminal.line(not_here(args, others))
+        terminal.paragraph(not_here(args, others))
     elif entry is None:
-        terminal.line(nowhere(args))
+        terminal.paragraph(nowhere(args))
     else:
         terminal.title(printable(entry.key if args.show_keys else args.key))
         terminal.facts(facts(entry, whole=args.show_keys))
-        terminal.line(meaning(entry))
+        terminal.paragraph(meaning(entry))
     return 1 if entry is None or is_new_schedule(entry) else 0
 
 
@@ -89,9 +89,9 @@ def why(args: argparse.Namespace) -> int:
         terminal.title(printable(each.place.key if args.show_keys else args.key))
         terminal.facts(listed(each, whole=args.show_keys))
         for line in (next_steps(each), *advice(each)):
-            terminal.line(line)
+            terminal.paragraph(line)
     if not found:
-        terminal.line(nowhere(args))
+        terminal.paragraph(nowhere(args))
     return 0 if found else 1
 
 
@@ -220,7 +220,7 @@ def _report(
     if args.json:
         terminal.json({"released": outcome == "released", "outcome": outcome})
     elif others:
-        terminal.line(not_here(args, others))
+        terminal.paragraph(not_here(args, others))
     else:
         terminal.line(f"{printable(args.key)}: {_RELEASED[outcome]}")
     return 0 if outcome == "released" else 1

@@ -1,11 +1,13 @@
 """`dibs ls`: what the server holds."""
 
 import argparse
+import math
 import re
 import shlex
 from collections import Counter
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._internal_api import KEY_KINDS, KeyInfo, Page, inspector, printable
@@ -104,15 +106,27 @@ class Listing:
 
 
 def read(
-    look: "Inspector", wanted: Wanted, write: Callable[[list[KeyInfo]], object] | None = None
+    look: "Inspector",
+    wanted: Wanted,
+    write: Callable[[list[KeyInfo]], object] | None = None,
+    progress: Callable[[str], object] | None = None,
 ) -> Listing:
-    """Read pages until there is enough; where there are many, *write* gets them as they come."""
-    listing = Listing(wanted)
+    """Read pages until there is enough; where there are many, *write* gets them as they come.
+
+    *progress* is told what is being done, once it has taken a second.
+    """
+    listing, began, is_told = Listing(wanted), monotonic(), False
     for page in look.pages(wanted.pattern):
         if listing.add(page):
             break
+        if progress is not None and write is None and monotonic() - began > 1:
+            found = listing.kinds.total() + listing.left_out.total()
+            progress(f"reading: {found} keys so far")
+            is_told = True
         if write is not None and len(listing.entries) > MOST_LISTED:
             write(listing.take())
+    if is_told and progress is not None:
+        progress("")
     return listing
 
 
@@ -168,7 +182,7 @@ def ls(args: argparse.Namespace) -> int:
     wanted, write = wanted_by(args), output.write if _is_streamed(args) else None
     with connected(args) as dibs:
         look = inspector(dibs)
-        listing = read(look, wanted, write)
+        listing = read(look, wanted, write, terminal.progress)
         is_empty = not listing.kinds and not listing.left_out and not listing.unreachable
         if is_empty and args.pattern != "*":
             listing.elsewhere = _elsewhere(look, args.pattern)
@@ -263,8 +277,17 @@ class TableOutput:
 
     def _print(self, entries: list[KeyInfo]) -> None:
         rows = [row(entry, whole=self._whole) for entry in entries]
-        styles = ["warning" if is_stuck(entry) else "" for entry in entries]
+        styles = [_style_of(entry) for entry in entries]
         self._terminal.table(HEADINGS, rows, styles)
+
+
+_ENDS_SOON = 10.0
+
+
+def _style_of(entry: KeyInfo) -> str:
+    if is_stuck(entry):
+        return "warning"
+    return "ending" if (entry.remaining or math.inf) < _ENDS_SOON else ""
 
 
 def remarks(listing: Listing, *, whole: bool) -> list[str]:

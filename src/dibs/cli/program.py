@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from io import TextIOWrapper
@@ -40,7 +41,7 @@ COMMANDS = (
     Command("run", "run a program while no other machine does", "dibs.cli.running"),
     Command("schedule", "when a cron expression fires next", "dibs.cli.cron_and_sql"),
     Command("doctor", "examine the server; a fix for each finding", "dibs.doctor"),
-    Command("console", "the same as a page in a browser", "dibs.console.command"),
+    Command("console", "what the server holds, as a page in a browser", "dibs.console.command"),
     Command("sql", "print SQL for the table of within=", "dibs.cli.cron_and_sql"),
     Command("completion", "print completion for bash, zsh or fish", "dibs.cli.cron_and_sql"),
 )
@@ -93,6 +94,15 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     chosen = next((word for word in given if not word.startswith("-")), None)
 
+    if not given:
+        make_parser().print_help(sys.stderr)
+        return USAGE
+    if chosen is not None and chosen not in (names := [each.name for each in available()]):
+        near = get_close_matches(chosen, names, n=1, cutoff=0.5)
+        hint = f"did you mean `dibs {near[0]}`?" if near else f"there are {', '.join(names)}"
+        default_terminal().say(f"dibs: there is no command {chosen!r}; {hint}")
+        return USAGE
+
     def work() -> int:
         args = _parsed(given, chosen)
         module = next(each.module for each in COMMANDS if each.name == args.command)
@@ -125,7 +135,8 @@ def guarded(name: str, work: Callable[[], int]) -> int:
 
 
 def _failed(name: str, error: Exception, code: int, hint: str = "") -> int:
-    for line in f"dibs {name}: {error}{hint}".split("\n"):
+    words = str(error).rstrip(".") if hint else str(error)
+    for line in f"dibs {name}: {words}{hint}".split("\n"):
         default_terminal().say(line)
     return code
 

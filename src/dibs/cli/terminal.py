@@ -6,6 +6,8 @@ import select
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import Any, TextIO
 from unicodedata import category, east_asian_width
 
@@ -75,8 +77,24 @@ def _padded(text: str, columns: int, is_right: bool) -> str:  # noqa: FBT001 - c
 
 
 Style = str
-"""What a row is: "" usual, "new", "changed", "gone", "warning"."""
-_COLOURS = {"": "", "new": "green", "changed": "yellow", "gone": "dim strike", "warning": "red"}
+"""What a row is: "" usual, "ending" soon, "new", "changed", "gone", "warning"."""
+_COLOURS = {
+    "": "",
+    "ending": "",
+    "new": "green",
+    "changed": "yellow",
+    "gone": "dim strike",
+    "warning": "red",
+}
+_KIND_COLOURS = {
+    "lease": "cyan",
+    "permits": "cyan",
+    "claim": "magenta",
+    "cached": "green",
+    "schedule": "blue",
+    "throttle": "blue",
+}
+"""Of the column WHAT, in a row that has no colour of its own."""
 
 
 class Terminal:
@@ -89,6 +107,16 @@ class Terminal:
         self.console: Any = _console(out, environ) if self.is_terminal else None
         """None: plain text."""
 
+    def paragraph(self, text: str, indent: str = "") -> None:
+        """A sentence of the result: on a terminal in lines as wide as it is."""
+        self.out.write(_in_lines(_shown(text, self.out), self.out, indent) + "\n")
+
+    def progress(self, text: str) -> None:
+        """What is being done, on a line that the next one overwrites; nothing in a pipe."""
+        if self.err.isatty():
+            self.err.write(f"\r\x1b[K{_shown(text, self.err)}")
+            self.err.flush()
+
     def line(self, text: str) -> None:
         """A line of the result."""
         self.out.write(_shown(text, self.out) + "\n")
@@ -96,7 +124,7 @@ class Terminal:
     def say(self, text: str) -> None:
         """A remark beside the result: it never gets into a pipe."""
         self.out.flush()
-        self.err.write(_shown(text, self.err) + "\n")
+        self.err.write(_in_lines(_shown(text, self.err), self.err) + "\n")
         self.err.flush()
 
     def script(self, text: str) -> None:
@@ -141,7 +169,7 @@ class Terminal:
         """Names and values, one pair on a line."""
         longest = max([len(name) for name, _ in pairs], default=0)
         for name, value in pairs:
-            self.line(f"  {name:<{longest}}  {value}")
+            self.paragraph(f"  {name:<{longest}}  {value}", " " * (longest + 4))
 
     def confirm(self, question: str) -> bool:
         """Ask a person; anything but yes is a no."""
@@ -178,6 +206,20 @@ def _shown(text: str, stream: TextIO) -> str:
     return printable(text).encode(encoding, errors="replace").decode(encoding)
 
 
+def _in_lines(text: str, stream: TextIO, indent: str = "") -> str:
+    """*text* in lines as wide as the terminal; unchanged where *stream* is none."""
+    if not stream.isatty():
+        return text
+    return fill(
+        text,
+        max(get_terminal_size().columns, 40),
+        subsequent_indent=indent,
+        drop_whitespace=True,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
 def _console(out: TextIO, environ: Mapping[str, str]) -> Any:
     if environ.get("TERM") == "dumb":
         return None
@@ -201,9 +243,22 @@ def rich_table(
         side = "right" if headings[place] in RIGHT else "left"
         table.add_column(headings[place], justify=side, no_wrap=True, overflow="ellipsis")
     for number, each in enumerate(rows):
-        style = _COLOURS[styles[number]] if styles else ""
-        table.add_row(*[Text(printable(each[place])) for place in columns], style=style)
+        kind = styles[number] if styles else ""
+        cells = [
+            Text(printable(each[place]), _cell_colour(headings[place], each[place], kind))
+            for place in columns
+        ]
+        table.add_row(*cells, style=_COLOURS[kind])
     return table
+
+
+def _cell_colour(heading: str, text: str, style: Style) -> str:
+    """The colour of a cell: of its kind, and of a time that is about to end."""
+    if _COLOURS[style]:
+        return ""
+    if heading == "WHAT":
+        return _KIND_COLOURS.get(text.split(",")[0], "dim")
+    return "yellow" if heading == "LEFT" and style == "ending" else ""
 
 
 def default_terminal() -> Terminal:

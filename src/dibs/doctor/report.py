@@ -239,8 +239,8 @@ def _unknown(facts: TargetFacts) -> Iterator[str]:
 def _end(facts: TargetFacts, results: list[Finding], style: ReportStyle) -> Iterator[str]:
     counts = [(sum(each.severity == name for each in results), name) for name in ORDER]
     parts = [f"{count} {name}{'s' if count > 1 else ''}" for count, name in counts if count]
-    result = ", ".join(parts) or "No finding"
-    yield style.paint(f"{result}, in {facts.seconds:.2f} s.", "1")
+    result = ", ".join(parts) or "All is well: no finding"
+    yield style.paint(f"{result}, in {facts.seconds:.2f} s.", "1" if parts else "1;32")
     if any(server.is_answering for server in facts.servers):
         probe = f"commands were tried on the key {facts.asked.probe}, which does not exist"
         yield style.wrapped(f"Nothing was written: {probe}. No value was read.", "", "")

@@ -166,10 +166,12 @@ test-alerts: setup ## alert rules and dashboard in a real Prometheus, for two mi
 # The local LINE needs a newer Starlette than the oldest that dibs works with.
 NEEDS_LOCAL_LINE := $(addprefix --deselect tests/integrations/test_linebot_dispatcher.py::test_, \
 	line_is_answered_before_the_work_and_each_event_once what_the_sdk_does_without_a_dispatcher)
+# Of two Cookie lines old Starlette reads the first, and it fails at forms that are broken.
+NEEDS_NEW_PARSERS := --ignore tests/integrations/test_two_readers.py
 # Old frameworks use what is deprecated since; that is no failure of ours.
 test-frameworks: ## the tests of integrations, on the oldest version of each framework, queue and listener
 	@$(MAKE) --no-print-directory pytest VENV=.venv-oldest PINS=requirements/oldest.txt \
-		ARGS="tests/http tests/integrations tests/cli -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(NEEDS_LOCAL_LINE) $(ARGS)"
+		ARGS="tests/http tests/integrations tests/cli -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(NEEDS_LOCAL_LINE) $(NEEDS_NEW_PARSERS) $(ARGS)"
 
 # Resolved anew at each run, with the same Python. FOUND: what was found, and differs from the pins.
 FOUND := build/newest.txt

@@ -22,7 +22,7 @@ from typing import Any
 from dibs import AsyncDibs, Dibs
 from dibs.testing import Server
 
-from .two_readers import _FORM, _JSON, Answer, Pair, Send, Sent, _of_asgi, _of_wsgi
+from .two_readers import _FORM, _JSON, Answer, Pair, Sent, _of_asgi, _of_wsgi, answer
 
 BY = {
     "/query": "query.user",
@@ -415,14 +415,6 @@ class Check:
         self.counts["ran"] += 1
 
 
-async def _answer(send: Send, sent: Sent) -> Answer:
-    """What comes back. FastAPI fails to tell what is wrong with bytes that are no text."""
-    try:
-        return await send(sent)
-    except UnicodeDecodeError:
-        return Answer(500, {}, b"")
-
-
 async def compare(name: str, server: Server, requests: int, seed: int) -> dict[str, int]:
     """Send *requests* random ones to a framework. AssertionError: with the request, see `Check`."""
     draw, check = random.Random(f"{name} {seed}"), Check(name)
@@ -433,7 +425,7 @@ async def compare(name: str, server: Server, requests: int, seed: int) -> dict[s
                 check.forget()
                 server.flush()
             sent = _request(draw)
-            plain, guarded = await _answer(pair.plain, sent), await _answer(pair.guarded, sent)
+            plain, guarded = await answer(pair.plain, sent), await answer(pair.guarded, sent)
             try:
                 check.look(sent, plain, guarded)
             except AssertionError as error:

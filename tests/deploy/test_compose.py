@@ -7,10 +7,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
 from apps.weamind.core.config import Settings
 from dibs.testing import Server
@@ -131,7 +133,7 @@ COMPOSE = fields(
         "networks": mapped(fields({"name": text})),
         "volumes": mapped(fields({"name": text})),
     },
-    {"configs": mapped(fields({"content": text})), "x-logging": LOGGING},
+    {"configs": mapped(fields({}, {"content": text, "file": text})), "x-logging": LOGGING},
 )
 
 
@@ -175,11 +177,11 @@ def test_everything_that_is_named_is_there(compose: Json) -> None:
 
 
 def test_who_waits_for_whom(compose: Json) -> None:
-    """The bot waits until PostgreSQL and Redis are healthy, and who is waited for so can be so."""
+    """The bot waits until PostgreSQL is healthy, not for Redis: without it, it is fail-open."""
     services = compose["services"]
     assert services["app"]["depends_on"] == {
         "db": {"condition": "service_healthy"},
-        "redis": {"condition": "service_healthy"},
+        "redis": {"condition": "service_started"},
     }
     checked = {name for name, service in services.items() if "healthcheck" in service}
     checked |= {"app"} if "HEALTHCHECK" in dict(instructions()) else set()
@@ -199,10 +201,32 @@ def test_what_the_seeds_ask_for(compose: Json) -> None:
 def test_only_the_bot_is_published(compose: Json) -> None:
     """And only to the machine itself; others come in by HTTPS, if that is asked for."""
     ports = {name: s["ports"] for name, s in compose["services"].items() if "ports" in s}
-    assert ports == {"app": [f"127.0.0.1:{PORT}:{PORT}"], "https": ["80:80", "443:443"]}
+    own = {name: listed for name, listed in ports.items() if name != "https"}
+    assert ports["https"] == ["80:80", "443:443"] and own["app"] == [f"127.0.0.1:{PORT}:{PORT}"]
+    assert all(each.startswith("127.0.0.1:") for listed in own.values() for each in listed)
     assert compose["services"]["https"]["profiles"] == ["https"]
     content = compose["configs"]["caddyfile"]["content"]
     assert f"reverse_proxy /line/webhook app:{PORT}" in content and "metrics" not in content
+
+
+def test_monitoring_loads_our_files(compose: Json) -> None:
+    """Prometheus the rules and the bot's metrics, Grafana the dashboard; only if asked for."""
+    services, configs = compose["services"], compose["configs"]
+    for name in ("prometheus", "alertmanager", "grafana"):
+        assert services[name]["profiles"] == ["monitoring"]
+    for each in configs.values():
+        assert "content" in each or (DEPLOY / each["file"]).is_file()
+    told = yaml.safe_load(configs["prometheus"]["content"])
+    mounted = {each["source"]: each["target"] for each in services["prometheus"]["configs"]}
+    assert told["rule_files"] == [mounted["alerts"]] and configs["alerts"]["file"] == "./alerts.yml"
+    [job] = told["scrape_configs"]
+    assert job["static_configs"] == [{"targets": [f"app:{PORT}"]}]
+    shown = {each["source"]: each["target"] for each in services["grafana"]["configs"]}
+    [provider] = yaml.safe_load(configs["grafana-dashboards"]["content"])["providers"]
+    assert Path(shown["dashboard"]).parent == Path(provider["options"]["path"])
+    [source] = yaml.safe_load(configs["grafana-datasource"]["content"])["datasources"]
+    assert source["type"] == "prometheus" and source["url"] == "http://prometheus:9090"
+    assert yaml.safe_load(configs["alertmanager"]["content"])["receivers"]
 
 
 def test_the_bot_has_few_rights_and_time_to_end(compose: Json) -> None:

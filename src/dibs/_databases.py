@@ -155,7 +155,7 @@ class _SQLAlchemy(Transaction):
             )
 
     def _must_not_autocommit(self) -> None:
-        if _autocommits(self._connection.connection.dbapi_connection):
+        if _is_autocommit(self._connection.connection.dbapi_connection):
             raise UsageError(_AUTOCOMMIT.format("isolation_level"))
 
     def flush(self) -> Any:
@@ -173,11 +173,11 @@ class _SQLAlchemy(Transaction):
 
 
 @functools.lru_cache(maxsize=64)
-def _text(sql: str) -> Any:
+def _text_clause(sql: str) -> Any:
     return import_module("sqlalchemy").text(sql)
 
 
-def _rows(result: Any) -> TableRows:
+def _fetched_rows(result: Any) -> TableRows:
     return result.fetchall() if result.returns_rows else ()
 
 
@@ -197,9 +197,9 @@ class _Connection(_SQLAlchemy):
         self._must_not_autocommit()
         if not self.value.in_transaction():
             self.value.begin()  # as its first statement would
-        self._watch()
+        self._watch_root()
 
-    def _watch(self) -> None:
+    def _watch_root(self) -> None:
         self._root = self._sync.get_transaction()
         if self.is_opened_here:
             # Before the COMMIT; but if that fails, the context manager raises.
@@ -210,7 +210,7 @@ class _Connection(_SQLAlchemy):
         self._committed = True
 
     def execute(self, sql: str, parameters: dict[str, Any]) -> Any:
-        return _rows(self.value.execute(_text(sql), parameters))
+        return _fetched_rows(self.value.execute(_text_clause(sql), parameters))
 
     @property
     def end(self) -> End:
@@ -239,16 +239,16 @@ class _Watcher:
 
     def _after_commit(self, session: Any) -> None:
         if not session.in_nested_transaction():  # or a savepoint was released: that may fail yet
-            self._end(lambda chain: True, committed=True)
+            self._report_end(lambda chain: True, committed=True)
 
     def _after_rollback(self, session: Any, previous: Any) -> None:
-        self._end(lambda chain: previous in chain, committed=False)
+        self._report_end(lambda chain: previous in chain, committed=False)
 
     def _after_end(self, session: Any, transaction: Any) -> None:
         # Closed without a commit, if nothing was heard before.
-        self._end(lambda chain: transaction is chain[-1], committed=False)
+        self._report_end(lambda chain: transaction is chain[-1], committed=False)
 
-    def _end(self, concerns: Callable[[list[Any]], bool], *, committed: bool) -> None:
+    def _report_end(self, concerns: Callable[[list[Any]], bool], *, committed: bool) -> None:
         ended = [each for each in self._records if concerns(each[0])]
         self._records = [each for each in self._records if each not in ended]
         for _, outcome in ended:
@@ -277,7 +277,7 @@ class _Session(_SQLAlchemy):
         self._root = self._sync.get_transaction()
 
     def execute(self, sql: str, parameters: dict[str, Any]) -> Any:
-        return _rows(self._opened.execute(_text(sql), parameters))
+        return _fetched_rows(self._opened.execute(_text_clause(sql), parameters))
 
     def flush(self) -> Any:
         super().flush()
@@ -342,10 +342,10 @@ class _AsyncConnection(_Connection):
         self._must_not_autocommit()
         if not self.value.in_transaction():
             await self.value.begin()
-        self._watch()
+        self._watch_root()
 
     async def execute(self, sql: str, parameters: dict[str, Any]) -> Any:
-        return _rows(await self.value.execute(_text(sql), parameters))
+        return _fetched_rows(await self.value.execute(_text_clause(sql), parameters))
 
 
 class _AsyncSession(_Session):
@@ -369,7 +369,7 @@ class _AsyncSession(_Session):
         self._root = self._sync.get_transaction()
 
     async def execute(self, sql: str, parameters: dict[str, Any]) -> Any:
-        return _rows(await self._opened.execute(_text(sql), parameters))
+        return _fetched_rows(await self._opened.execute(_text_clause(sql), parameters))
 
     async def flush(self) -> Any:
         _SQLAlchemy.flush(self)
@@ -382,7 +382,7 @@ _AUTOCOMMIT = (
 )
 
 
-def _autocommits(connection: Any) -> bool:
+def _is_autocommit(connection: Any) -> bool:
     """Whether a connection of a driver, as SQLAlchemy has it, commits each statement."""
     driver = getattr(connection, "driver_connection", connection)  # of one for asyncio
     if getattr(driver, "in_transaction", None) is True:  # SQLite, BEGIN was sent by a listener

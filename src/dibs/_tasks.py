@@ -100,7 +100,7 @@ class Signal:
         if not self._is_set and seconds > 0:
             loop = asyncio.get_running_loop()
             self._waiter = waiter = loop.create_future()
-            timer = loop.call_later(seconds, _finish, waiter)
+            timer = loop.call_later(seconds, _finish_waiter, waiter)
             try:
                 await waiter
             finally:
@@ -109,7 +109,7 @@ class Signal:
         return self._is_set
 
 
-def _finish(waiter: "asyncio.Future[None]") -> None:
+def _finish_waiter(waiter: "asyncio.Future[None]") -> None:
     if not waiter.done():
         waiter.set_result(None)
 
@@ -181,14 +181,14 @@ class LoopWatch:
         overdue = self._overdue(monotonic())
         if overdue is None:
             self._is_reported = False
-        elif not self._is_reported and not self._answers():
+        elif not self._is_reported and not self._loop_answers():
             self._is_reported = True
             frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
             frame = frames.get(self._thread_id)
             stack = "\n" + "".join(traceback.format_stack(frame, _FRAMES))
             _log.warning(_BLOCKED, *overdue, stack)
 
-    def _answers(self) -> bool:
+    def _loop_answers(self) -> bool:
         """Whether the loop runs callbacks.
 
         It waits in slices: a process that was stopped, with this thread in it, loses only one of
@@ -440,7 +440,7 @@ class ContinuedCalls:
                     self._leave(task, failed)
                     raise
                 task.cancel(*error.args)
-        _adopt(context)
+        _adopt_context(context)
         return task.result()
 
     def _leave(
@@ -493,7 +493,7 @@ class _ContinuedCall:
         """Resume the caller."""
         waiter = self.waiter
         if waiter is not None and not waiter.get_loop().is_closed():  # or there is no caller
-            _finish(waiter)
+            _finish_waiter(waiter)
 
     def _begin(self) -> None:
         self.has_begun = True
@@ -503,7 +503,7 @@ _LAST_STEPS = 1.0
 """Seconds that a call has to end after it was cancelled."""
 
 
-def _adopt(context: Context) -> None:
+def _adopt_context(context: Context) -> None:
     """Set the context variables of this task to what a call has left in *context*."""
     for variable, value in context.items():
         if variable.get(None) is not value:

@@ -111,15 +111,15 @@ class LoopBinding:
         """
         try:
             start = functools.partial(
-                start_thread, functools.partial(_suppressed, work), "dibs close"
+                start_thread, functools.partial(_suppress_errors, work), "dibs close"
             )
-            _thread.start_new_thread(_suppressed, (start,))
+            _thread.start_new_thread(_suppress_errors, (start,))
         except RuntimeError:
             return False
         return True
 
 
-def _suppressed(work: Callable[[], object]) -> None:
+def _suppress_errors(work: Callable[[], object]) -> None:
     with contextlib.suppress(Exception):
         work()
 
@@ -223,7 +223,7 @@ class Flight:
             # Without a call between them: no other thread has run, and no signal handler raised.
             self._has_begun = True
             try:
-                return self._do()
+                return self._do_flight()
             except BaseException as error:
                 self._error = error
                 raise
@@ -240,7 +240,7 @@ class Flight:
         finally:
             mine.awaits = None
 
-    def _do(self) -> Any:
+    def _do_flight(self) -> Any:
         outer, _here.flight = _here.flight, self
         try:
             if outer is not None:
@@ -349,7 +349,7 @@ class _BackgroundTask:
 
     def run(self) -> None:
         """Do it."""
-        _suppressed(self._work)
+        _suppress_errors(self._work)
 
 
 class WorkQueue:

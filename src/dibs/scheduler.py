@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not logging.getLogger().handlers:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
-        return _run(load(args.target), args.drain)
+        return _run_until_signal(load(args.target), args.drain)
     except UsageError as error:
         parser.error(str(error))
 
@@ -57,7 +57,7 @@ def load(target: str) -> Dibs | AsyncDibs:
     return value
 
 
-def _run(dibs: Dibs | AsyncDibs, drain: float) -> int:
+def _run_until_signal(dibs: Dibs | AsyncDibs, drain: float) -> int:
     if isinstance(dibs, AsyncDibs):
         asyncio.run(_run_tasks(dibs, drain))
     else:

@@ -188,9 +188,9 @@ class _AsyncStream:
 
     def close(self) -> None:
         """The response is closed, in some thread: its client has left, or has all."""
-        self._loop.call_soon_threadsafe(self._leave)
+        self._loop.call_soon_threadsafe(self._leave_stream)
 
-    def _leave(self) -> None:
+    def _leave_stream(self) -> None:
         self._is_left = True
         if self._reading is None:
             self._read()

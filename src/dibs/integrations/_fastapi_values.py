@@ -34,7 +34,7 @@ def given_values(
             continue
         if root == "header":
             words = [_as_header(".".join(words))]
-        values = [_argument(root, words, each, arguments, request) for each in own]
+        values = [_argument_value(root, words, each, arguments, request) for each in own]
         values += [_of_dependency(root, words, dependants, request)]
         for value in values:
             if value is not _UNKNOWN:
@@ -44,7 +44,7 @@ def given_values(
     return given
 
 
-def _argument(
+def _argument_value(
     root: str, words: list[str], own: Any, arguments: Mapping[str, Any], request: Request
 ) -> Any:
     """The value in the arguments of the function."""
@@ -84,11 +84,11 @@ def _is_embedded(request: Request) -> bool:
 
 def _names_of(field: Any, root: str = "") -> list[str]:
     """By which names a parameter may be sent."""
-    names = [*_aliases(field.name, field.field_info)]
+    names = [*_sent_names(field.name, field.field_info)]
     return [*map(_as_header, names)] if root == "header" else names
 
 
-def _aliases(name: str, info: Any, *, by_name: bool = False) -> Iterator[str]:
+def _sent_names(name: str, info: Any, *, by_name: bool = False) -> Iterator[str]:
     """The names of a parameter, or of a field of a model."""
     alias = getattr(info, "validation_alias", None) or info.alias or name
     for each in getattr(alias, "choices", [alias]):
@@ -107,35 +107,35 @@ def _as_header(name: str) -> str:
 
 def _value_at(words: Iterable[str], value: Any, root: str = "") -> Any:
     for word in words:
-        value = _member(value, word, root)
+        value = _member_of(value, word, root)
     return value
 
 
-def _member(value: Any, word: str, root: str) -> Any:
+def _member_of(value: Any, word: str, root: str) -> Any:
     if isinstance(value, Mapping):
-        return _known(cast("Mapping[str, Any]", value), word)
+        return _known_member(cast("Mapping[str, Any]", value), word)
     if isinstance(value, list | tuple):
         items = cast("list[Any]", value)
         if word == "*":
             return items
         return items[int(word)] if word.isdecimal() and int(word) < len(items) else _UNKNOWN
-    for name, names in _members(value, root):
+    for name, names in _member_names(value, root):
         if word in names:
             return getattr(value, name)
-    return _known(getattr(value, "model_extra", None) or {}, word)
+    return _known_member(getattr(value, "model_extra", None) or {}, word)
 
 
-def _known(members: Mapping[str, Any], name: str) -> Any:
+def _known_member(members: Mapping[str, Any], name: str) -> Any:
     return members.get(name, _UNKNOWN)
 
 
-def _members(value: Any, root: str) -> Iterator[tuple[str, list[str]]]:
+def _member_names(value: Any, root: str) -> Iterator[tuple[str, list[str]]]:
     """The attributes of a model or dataclass, with the names under which they may be sent."""
     kind = cast(Any, type(value))
     config = getattr(kind, "model_config", {})
     by_name = config.get("populate_by_name") or config.get("validate_by_name") or False
     for name, info in getattr(kind, "model_fields", {}).items():
-        names = [*_aliases(name, info, by_name=by_name)]
+        names = [*_sent_names(name, info, by_name=by_name)]
         yield name, [*map(_as_header, names)] if root == "header" else names
     if dataclasses.is_dataclass(kind):
         for each in dataclasses.fields(kind):

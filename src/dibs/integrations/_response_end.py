@@ -241,15 +241,15 @@ class RequestEnd:
             self._held.append(message)
         elif self._stage != "open":
             await self._send(message)
-        elif self._record(message):
-            await self._complete(message)
-        elif self._waits(message):
+        elif self._record_message(message):
+            await self._complete_response(message)
+        elif self._must_wait(message):
             self._held.append(message)
         else:
-            await self._flush()
-            await self._pass(message)
+            await self._send_held()
+            await self._send_on(message)
 
-    def _record(self, message: Message) -> bool:
+    def _record_message(self, message: Message) -> bool:
         """Record a message. Returns whether the client has the whole response with it."""
         kind, is_complete = message["type"], False
         if kind == "http.response.start":
@@ -266,7 +266,7 @@ class RequestEnd:
                 self._let_know()
         return is_complete
 
-    def _waits(self, message: Message) -> bool:
+    def _must_wait(self, message: Message) -> bool:
         """True: the response begins, and its start waits for what may complete it.
 
         If a commit fails, nothing is sent yet, and the client gets a 500.
@@ -277,13 +277,13 @@ class RequestEnd:
             return True
         return self._completion.has_length and self._open_stack() is not None
 
-    async def _complete(self, message: Message) -> None:
+    async def _complete_response(self, message: Message) -> None:
         """End all that ends with the response, then send what completes it."""
         self._stage = "ending"
         try:
-            is_over = await self._decided()
+            is_over = await self._decide_transaction()
             if is_over:
-                await self._end()
+                await self._end_claim()
         except BaseException:
             self._stage = "failed"
             raise
@@ -293,10 +293,10 @@ class RequestEnd:
             self._stage = "decided"
             self._held.append(message)
             return
-        await self._flush()
+        await self._send_held()
         await self._send(message)
 
-    async def _decided(self) -> bool:
+    async def _decide_transaction(self) -> bool:
         """Commit, and end the dependencies. False: that is left to the application."""
         if self.leases is not None:
             self.leases.check()
@@ -312,7 +312,7 @@ class RequestEnd:
         await stack.aclose()
         return True
 
-    async def _end(self) -> None:
+    async def _end_claim(self) -> None:
         """Release what was held, and end the claim."""
         if self.recorder is not None:
             await self.recorder.carry_out()
@@ -328,19 +328,19 @@ class RequestEnd:
         If it began a response and did not complete it, its client has left.
         """
         if self._stage == "decided":
-            await self._end()
-            await self._flush()
+            await self._end_claim()
+            await self._send_held()
         elif self._stage == "open":
-            await self._flush()
+            await self._send_held()
             if self.recorder is not None:
                 await self.recorder.leave()
 
-    async def _flush(self) -> None:
+    async def _send_held(self) -> None:
         held, self._held = self._held, []
         for message in held:
-            await self._pass(message)
+            await self._send_on(message)
 
-    async def _pass(self, message: Message) -> None:
+    async def _send_on(self, message: Message) -> None:
         """Send. OSError: the client has left, and nobody needs the rest of the response."""
         try:
             await self._send(message)

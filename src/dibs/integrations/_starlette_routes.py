@@ -60,7 +60,7 @@ def refused(request: Request, response: Response) -> Exception:
     # Here and not in install(): a mounted application has separate handlers.
     handlers: Any = request.scope.get("starlette.exception_handlers")
     if handlers is not None:
-        handlers[0].setdefault(type(error), _answer)
+        handlers[0].setdefault(type(error), _response_to)
     return error
 
 
@@ -75,7 +75,7 @@ class _Replayed(Exception):
         self.response = response_of(response)
 
 
-async def _answer(request: Request, error: Exception) -> StarletteResponse:
+async def _response_to(request: Request, error: Exception) -> StarletteResponse:
     assert isinstance(error, Refused | _Replayed)
     return error.response
 
@@ -83,7 +83,7 @@ async def _answer(request: Request, error: Exception) -> StarletteResponse:
 def _is_handled(request: Request, status: int) -> bool:
     """True: by status or as Refused. A handler of all exceptions is not meant for refusals."""
     by_class, by_status = request.scope.get("starlette.exception_handlers", ({}, {}))
-    return status in by_status or by_class.get(Refused, _answer) is not _answer
+    return status in by_status or by_class.get(Refused, _response_to) is not _response_to
 
 
 def with_headers_of(refusal: Response, message: Message) -> Message:
@@ -131,11 +131,11 @@ def path_fields_of(request: Request) -> dict[str, object]:
     for field in declared:  # those of the endpoint last, because they count most
         text = request.path_params.get(field.alias)
         if isinstance(text, str):
-            fields[field.alias] = _converted(field, text)
+            fields[field.alias] = _converted_value(field, text)
     return fields
 
 
-def _converted(field: Any, text: str) -> object:
+def _converted_value(field: Any, text: str) -> object:
     """The value of *text*; *text* itself, where the endpoint would refuse it."""
     value, errors = field.validate(text, {}, loc=("path", field.alias))
     return text if errors else value

@@ -77,11 +77,13 @@ def install(app: Flask, dibs: Dibs | str, **options: Unpack[GuardKeywords[User]]
     """
     checked = guard_options("install", with_service(options, app.import_name))
     app.extensions["dibs"] = _AppGuard(Dibs(dibs) if isinstance(dibs, str) else dibs, checked)
-    app.wsgi_app = cast(Any, _checked(app, _counting(_ending(app.wsgi_app))))
+    app.wsgi_app = cast(
+        Any, _with_view_checks(app, _with_counted_body(_with_claims_ended(app.wsgi_app)))
+    )
     app.teardown_request(_fail_open_claims)
 
 
-def _checked(app: Flask, wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
+def _with_view_checks(app: Flask, wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
     """*wsgi_app*, with a check of all views before the first request.
 
     Flask accepts no further views then. UsageError: a view escapes its guard.
@@ -98,7 +100,7 @@ def _checked(app: Flask, wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def _counting(wsgi_app: Callable[..., Any]) -> Any:
+def _with_counted_body(wsgi_app: Callable[..., Any]) -> Any:
     """*wsgi_app*, with a request body that counts the bytes that are read from it."""
 
     def counting(environ: dict[str, Any], start_response: Any) -> Any:
@@ -124,7 +126,7 @@ def guard(
         since = time.monotonic()
         claimed = _guard_of_app().claim(policy)
         if isinstance(claimed, Response):
-            return _answer(claimed)
+            return _answer_with(claimed)
         if claimed is None:
             return made(*args, **kwargs) if opened is None else opened.run(made, args, kwargs)
         submission, claim = claimed
@@ -142,12 +144,12 @@ def guard(
             # Outer decorators may handle it, and the app may have an error handler; the response of
             # that ends the claim.
             after_this_request(
-                functools.partial(_end, used, claimed, is_rolled_back=opened is not None)
+                functools.partial(_end_claim_by, used, claimed, is_rolled_back=opened is not None)
             )
             raise
         if isinstance(response, Response):
-            return _answer(response)
-        return _end(used, claimed, response) if opened is None else response
+            return _answer_with(response)
+        return _end_claim_by(used, claimed, response) if opened is None else response
 
     return guarded
 
@@ -156,20 +158,20 @@ once = Once(guard)
 prevent_duplicate_submit = PreventDuplicateSubmit(guard)
 
 
-def _throttle(throttle: Throttle, view: Callable[..., Any]) -> Callable[..., Any]:
+def _throttled_view(throttle: Throttle, view: Callable[..., Any]) -> Callable[..., Any]:
     """*view*, counted at each request. A function as the key is called without arguments."""
 
     @functools.wraps(view)
     def counted(*args: Any, **kwargs: Any) -> Any:
         refusal = _guard_of_app().count(throttle)
         if refusal is not None:
-            return _answer(refusal)
+            return _answer_with(refusal)
         return current_app.ensure_sync(view)(*args, **kwargs)
 
     return counted
 
 
-throttled = Throttled(_throttle)
+throttled = Throttled(_throttled_view)
 
 
 def _with_fields(fields: Headers, response: FlaskResponse) -> FlaskResponse:
@@ -177,7 +179,7 @@ def _with_fields(fields: Headers, response: FlaskResponse) -> FlaskResponse:
     return response
 
 
-def _end(
+def _end_claim_by(
     policy: Policy, claimed: RequestClaim, response: FlaskResponse, *, is_rolled_back: bool = False
 ) -> FlaskResponse:
     """Note by which response the claim ends: when that, or what replaces it, is complete."""
@@ -190,7 +192,7 @@ def _end(
         else:
             _record_stream(claimed, response)
     else:
-        claimed.recording, claimed.has_response = _recorded(policy, response), True
+        claimed.recording, claimed.has_response = _recorded_response(policy, response), True
         claimed.is_whole = True
     if _CLAIMS not in request.environ:  # a view that is called in a test_request_context
         if claimed.is_whole:
@@ -224,7 +226,7 @@ def _fail_open_claims(error: BaseException | None) -> None:
             each.fail()
 
 
-def _ending(wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
+def _with_claims_ended(wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
     """*wsgi_app*; claims end after all that it does after a view, which may be a commit.
 
     Also those whose response is replaced, or dropped.
@@ -240,7 +242,7 @@ def _ending(wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
     return ending
 
 
-def _recorded(policy: Policy, response: FlaskResponse) -> Recording:
+def _recorded_response(policy: Policy, response: FlaskResponse) -> Recording:
     """The response as far as it can be stored; a stream cannot."""
     recording = Recording(policy.record_limit)
     recording.begin(response.status_code, response.headers.items())
@@ -255,7 +257,7 @@ def _recorded_whole(policy: Policy, response: FlaskResponse) -> Recording:
     """The response. UsageError: it is a stream."""
     if _is_stream(policy, response):
         raise UsageError(STREAMED)
-    return _recorded(policy, response)
+    return _recorded_response(policy, response)
 
 
 def _is_stream(policy: Policy, response: FlaskResponse) -> bool:
@@ -282,9 +284,9 @@ def _refused_with(status: int) -> Any:
     return type("Refused", (Refused, default_exceptions[status]), {})
 
 
-def _answer(response: Response) -> FlaskResponse:
+def _answer_with(response: Response) -> FlaskResponse:
     """The response in place of the view's. Refused: the application has a handler for it."""
-    answer = _response(response)
+    answer = _flask_response(response)
     if is_refusal(response) and _is_handled(response.status):
         after_this_request(functools.partial(_with_headers_of, answer))
         problem = json.loads(response.body)
@@ -308,7 +310,7 @@ def _is_handled(status: int) -> bool:
     return any(spec.get(status) or Refused in spec.get(None, {}) for spec in specs)
 
 
-def _response(response: Response) -> FlaskResponse:
+def _flask_response(response: Response) -> FlaskResponse:
     answer = FlaskResponse(response.body, response.status)
     answer.headers.clear()
     answer.headers.extend(response.headers)
@@ -332,7 +334,7 @@ class _AppGuard:
     def claim(self, policy: Policy) -> "tuple[Submission, Claim] | Response | None":
         """A claim on the current request, or the response in its place; None: not guarded."""
         name = f"{endpoint_method(request.method)} {request.url_rule or request.endpoint}"
-        submission = self._submission(policy, name)
+        submission = self._submission_of(policy, name)
         if submission is None:
             return None
         mark_guarded(request.environ)
@@ -354,24 +356,24 @@ class _AppGuard:
             after_this_request(functools.partial(_with_fields, answer.fields))
         return answer.refusal
 
-    def _submission(self, policy: Policy, name: str) -> Submission | InvalidRequest | None:
+    def _submission_of(self, policy: Policy, name: str) -> Submission | InvalidRequest | None:
         keys = split_key_lines(request.headers.getlist(policy.header))
         if policy.key == "only" and not keys:
             return None
         options = self._options
         user = options.user() if options.user is not None else None
         headers = read_headers(request.headers.items())
-        body = _body(headers, policy.body_limit)
+        body = _request_body(headers, policy.body_limit)
         if isinstance(body, InvalidRequest):
             return body
-        facts = _facts(name, headers, user)._replace(body=body[0], fields=body[1])
-        return submission_of(policy, facts, keys, options, self._secret())
+        facts = _request_facts(name, headers, user)._replace(body=body[0], fields=body[1])
+        return submission_of(policy, facts, keys, options, self._secret_bytes())
 
-    def _secret(self) -> bytes:
+    def _secret_bytes(self) -> bytes:
         return self._options.key or secret_bytes(current_app.secret_key or None)
 
 
-def _facts(name: str, headers: RequestHeaders, user: object) -> RequestFacts:
+def _request_facts(name: str, headers: RequestHeaders, user: object) -> RequestFacts:
     """All facts but the body."""
     fields = _path_fields()
     rule = request.url_rule
@@ -401,17 +403,19 @@ def _path_fields() -> dict[str, Any]:
     return dict(adapter.match(method=request.method)[1])
 
 
-def _body(headers: RequestHeaders, limit: int) -> tuple[bytes, list[Field] | None] | InvalidRequest:
+def _request_body(
+    headers: RequestHeaders, limit: int
+) -> tuple[bytes, list[Field] | None] | InvalidRequest:
     """The body, or the fields and files of a form; or what is wrong with it."""
     length, source = declared_length(headers) or 0, request.environ["wsgi.input"]
     if not isinstance(source, CountedInput):  # a request context that was opened by hand
-        body = _read()
+        body = _read_form_or_body()
         return too_large(limit) if len(body[0]) > limit else body
     if length > limit:
         source.drop(2 * limit)
         return too_large(limit)
     source.limit = limit
-    body = _read()
+    body = _read_form_or_body()
     source.limit = None
     if body[1] is None and len(body[0]) < length <= source.count:
         raise UsageError("the request body was read before the guard, and is not available again")
@@ -421,7 +425,7 @@ def _body(headers: RequestHeaders, limit: int) -> tuple[bytes, list[Field] | Non
     return INCOMPLETE if source.count < length else body
 
 
-def _read() -> tuple[bytes, list[Field] | None]:
+def _read_form_or_body() -> tuple[bytes, list[Field] | None]:
     """The body; of a form with files, or one that was parsed before, its fields."""
     is_form = request.mimetype == "multipart/form-data"
     if not is_form and "form" not in request.__dict__:

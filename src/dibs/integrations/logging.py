@@ -66,18 +66,20 @@ class LoggingListener:
         facts = facts_of(event)
         extra = {f"dibs_{name}": fact for name, fact in facts.items()}
         extra |= {"dibs_event": event.kind, "dibs_name": event.name}
-        self._logger.log(level, "dibs.%s %s%s", event.kind, event.name, _shown(facts), extra=extra)
+        self._logger.log(
+            level, "dibs.%s %s%s", event.kind, event.name, _shown_facts(facts), extra=extra
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._logger.name!r}, {logging.getLevelName(self._level)}>"
 
 
-def _shown(facts: dict[str, object]) -> str:
+def _shown_facts(facts: dict[str, object]) -> str:
     """` held=0.02 guarded=True`."""
-    return "".join([f" {name}={_value(fact)}" for name, fact in facts.items()])
+    return "".join([f" {name}={_value_text(fact)}" for name, fact in facts.items()])
 
 
-def _value(fact: object) -> str:
+def _value_text(fact: object) -> str:
     if isinstance(fact, float):
         return f"{fact:.6g}"
     return repr(fact) if isinstance(fact, str) and " " in fact else str(fact)

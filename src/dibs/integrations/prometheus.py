@@ -84,7 +84,7 @@ class PrometheusListener(Tally):
         """Names of claims: a `released` event may be of a lease."""
         self._metrics = _Metrics(prefix, self._add_up)
         if self._is_multiprocess:
-            self._attempt(_forget_dead_processes)
+            self._try_update(_forget_dead_processes)
             self._metrics.open.set(open_claims())  # a killed process may have had the same id
             self._metrics.outage.set(0)
         else:
@@ -99,7 +99,7 @@ class PrometheusListener(Tally):
         """Count *event*."""
         super().__call__(event)
         if event.kind in _NEED_EVENTS:
-            self._attempt(self._note, event, self._names(event.name))
+            self._try_update(self._note_event, event, self._names(event.name))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._prefix!r}: {len(self._names)} names>"
@@ -114,13 +114,13 @@ class PrometheusListener(Tally):
         super()._end_outage()
         self._metrics.outage.set(0)
 
-    def _observer(self, quantity: Quantity, key: EventKey) -> Observer | None:
+    def _observer_of(self, quantity: Quantity, key: EventKey) -> Observer | None:
         """The histogram of *quantity*; of outages only the sum is exported."""
         if quantity == "outage":
             return _Sum(self._metrics.out)
         return self._metrics.durations[quantity].labels(key[1])
 
-    def _learn(self, series: Series, key: EventKey) -> None:
+    def _learn_series(self, series: Series, key: EventKey) -> None:
         """Say which metrics an event updates: decided once for each kind and name."""
         kind, name, guarded = key
         metrics, measure = self._metrics, MEASURES[kind]
@@ -174,7 +174,7 @@ class PrometheusListener(Tally):
                 series.add_up()
                 self._learn_claims(series, key)
 
-    def _note(self, event: Event, name: str) -> None:
+    def _note_event(self, event: Event, name: str) -> None:
         """What is in the event itself."""
         metrics = self._metrics
         if event.kind == "leaked":
@@ -211,17 +211,17 @@ class _DurationsByName:
 
     def describe(self) -> Iterable[Metric]:
         """Its name and type."""
-        return [self._family()]
+        return [self._metric_family()]
 
     def collect(self) -> Iterable[Metric]:
         """What was added until now."""
-        family = self._family()
+        family = self._metric_family()
         for name, durations in self._by_name.copy().items():
             buckets = list(zip(_SHOWN, accumulate(durations.buckets), strict=True))
             family.add_metric([name], buckets, durations.total)
         return [family]
 
-    def _family(self) -> HistogramMetricFamily:
+    def _metric_family(self) -> HistogramMetricFamily:
         return HistogramMetricFamily(self._name, self._documentation, labels=["name"])
 
 

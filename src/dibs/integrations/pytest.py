@@ -54,7 +54,7 @@ class _Unguarded:
             pytest.fail(f"not guarded by dibs: {listed}", pytrace=False)
 
 
-def _options(unguarded: _Unguarded) -> Any:
+def _client_options(unguarded: _Unguarded) -> Any:
     limits = {"budget": BUDGET, "connect": CONNECT}
     return {**limits, "on_outage": "closed", "listeners": [unguarded]}
 
@@ -82,7 +82,7 @@ def dibs_server(dibs_process: Server) -> Server:
 def dibs(dibs_server: Server) -> Iterator[Dibs]:
     """A `Dibs` on an empty server. In an outage it raises Unavailable."""
     unguarded = _Unguarded()
-    options = _options(unguarded)
+    options = _client_options(unguarded)
     with Dibs(dibs_server.url, **options) as dibs:
         yield dibs
     unguarded.check()
@@ -92,7 +92,7 @@ def dibs(dibs_server: Server) -> Iterator[Dibs]:
 async def async_dibs(dibs_server: Server) -> AsyncIterator[AsyncDibs]:
     """An `AsyncDibs` on an empty server, for tests that pytest-asyncio or anyio runs."""
     unguarded = _Unguarded()
-    options = _options(unguarded)
+    options = _client_options(unguarded)
     async with AsyncDibs(dibs_server.url, **options) as dibs:
         yield dibs
     unguarded.check()

@@ -131,7 +131,7 @@ def guard(
     # A plain function may have been wrapped around an async one.
     is_async = _is_async(function) or _is_async(inspect.unwrap(function))
     call = function if is_async else functools.partial(run_in_threadpool, function)
-    signature = _resolved(function)
+    signature = _resolved_signature(function)
     opened: _Within | None = None
     if within is not None:
         opened = _Within(within, policy, function, signature, is_async=is_async)
@@ -165,12 +165,12 @@ def guard(
     return shown
 
 
-def _throttle(throttle: Throttle, function: Callable[..., Any]) -> Callable[..., Any]:
+def _throttled_function(throttle: Throttle, function: Callable[..., Any]) -> Callable[..., Any]:
     """*function*, counted at each request."""
     _check(function)
     is_async = _is_async(function) or _is_async(inspect.unwrap(function))
     call = function if is_async else functools.partial(run_in_threadpool, function)
-    signature, name, is_added = _with_request(_resolved(function))
+    signature, name, is_added = _with_request(_resolved_signature(function))
 
     @functools.wraps(function)
     async def counted(*args: Any, **kwargs: Any) -> Any:
@@ -201,7 +201,7 @@ async def count(request: Request, throttle: Throttle, key: str) -> Response | No
 
 once = Once(guard)
 prevent_duplicate_submit = PreventDuplicateSubmit(guard)
-throttled = Throttled(_throttle)
+throttled = Throttled(_throttled_function)
 
 
 class _Within:
@@ -223,8 +223,8 @@ class _Within:
         runner = within_of(opener, policy, signature, is_async=is_async)
         self.opening, self.signature = runner
         self.function = function
-        self.call: Any = _awaited if is_async else run_in_threadpool
-        self.end: Any = _awaited if is_async else _ended_in_thread
+        self.call: Any = _call_and_await if is_async else run_in_threadpool
+        self.end: Any = _call_and_await if is_async else _ended_in_thread
         """How a transaction is ended."""
 
     def begin(self, claim: Any, records: Any, args: Any, kwargs: Any, wait: float) -> Any:
@@ -237,7 +237,7 @@ class _Within:
         return self.call(self.opening.run, self.function, args, kwargs)
 
 
-async def _awaited(function: Callable[..., Any], *args: Any) -> Any:
+async def _call_and_await(function: Callable[..., Any], *args: Any) -> Any:
     return await function(*args)
 
 
@@ -281,7 +281,7 @@ def _is_request(name: str, kind: Any) -> bool:
     return isinstance(kind, str) and name == "request"
 
 
-def _resolved(function: Callable[..., Any]) -> inspect.Signature:
+def _resolved_signature(function: Callable[..., Any]) -> inspect.Signature:
     """The signature with annotations as types: text would be evaluated in this module."""
     try:
         return inspect.signature(function, eval_str=True)
@@ -337,7 +337,7 @@ class _Middleware:
             guard = scope[GUARD] = _RequestGuard(self, scope, receive, send)
             await guard.run(self._app)
         elif scope["type"] == "lifespan" and self._url is not None:
-            await self._app(scope, receive, closing(send, self._close))
+            await self._app(scope, receive, closing(send, self._close_client))
         else:
             await self._app(scope, receive, send)
 
@@ -352,7 +352,7 @@ class _Middleware:
             raise
         self._is_checked = True
 
-    async def _close(self) -> None:
+    async def _close_client(self) -> None:
         """Close the AsyncDibs that was made from a URL. The application may start again."""
         assert self._url is not None
         old, self.dibs = self.dibs, AsyncDibs(self._url)
@@ -376,7 +376,7 @@ class _RequestGuard:
         "_scope",
         "_send",
         "_since",
-        "_size",
+        "_size_of",
         "_spooled",
         "_submitted",
         "_unread",
@@ -400,7 +400,7 @@ class _RequestGuard:
         self._end: RequestEnd | None = None
         """None: nothing ends with the response."""
         self._is_started = False
-        self._size = 0
+        self._size_of = 0
         self._is_matched = False
         self._policy: Policy | None = None
         """The policy that limits the body; None: there is none, or the route is not known yet."""
@@ -444,7 +444,7 @@ class _RequestGuard:
         *given*: values that the endpoint gets, see `RequestFacts`.
         """
         name = f"{endpoint_method(request.method)} {route_of(request)}"
-        submission = await self._submission(policy, request, name, given)
+        submission = await self._submission_of(policy, request, name, given)
         if submission is None:
             return None
         mark_guarded(request.scope)
@@ -466,7 +466,7 @@ class _RequestGuard:
         if policy is None or policy.key == "never":
             return None
         name = f"{endpoint_method(request.method)} {route_of(request)}"
-        submission = await self._submission(policy, request, name, {})
+        submission = await self._submission_of(policy, request, name, {})
         if submission is None or isinstance(submission, InvalidRequest) or not submission.by_client:
             return None
         outcome = await claim_request(self._middleware.dibs, policy, name, submission)
@@ -499,7 +499,7 @@ class _RequestGuard:
         recorder.transaction = OpenTransaction(work, within.end)
         return None, work.result
 
-    async def _submission(
+    async def _submission_of(
         self, policy: Policy, request: Request, name: str, given: dict[str, str | None]
     ) -> Submission | InvalidRequest | None:
         options, keys = self._middleware.options, keys_of(policy, request.scope)
@@ -532,7 +532,7 @@ class _RequestGuard:
                     await self._leases.leave(error)
                 if self._unread is None or self._is_started or not isinstance(error, Exception):
                     raise
-                await self._refuse(*self._unread)
+                await self._refuse_body(*self._unread)
             if self._leases is not None:
                 await self._leases.leave(None)
         finally:
@@ -556,34 +556,34 @@ class _RequestGuard:
         receive, policy = (self._receive if self._end is None else self._end.receive), self._policy
         if policy is None or self._is_read:
             message = await receive()
-            self._size += len(message.get("body", b""))
+            self._size_of += len(message.get("body", b""))
             return message
-        if not self._size:  # before its first piece it costs nothing
-            return await self._limited(policy, receive)
+        if not self._size_of:  # before its first piece it costs nothing
+            return await self._limited_piece(policy, receive)
         if self._until is None:
             self._until = asyncio.get_running_loop().time() + policy.body_seconds
         try:
             async with asyncio.timeout_at(self._until):
-                return await self._limited(policy, receive)
+                return await self._limited_piece(policy, receive)
         except TimeoutError:
             self._unread = self._unread or (policy, TIMED_OUT)
             return {"type": "http.disconnect"}
 
-    async def _limited(self, policy: Policy, receive: Receive) -> Message:
+    async def _limited_piece(self, policy: Policy, receive: Receive) -> Message:
         """A piece of the body; http.disconnect: there is too much of it."""
         message = await receive()
-        self._size += len(message.get("body", b""))
+        self._size_of += len(message.get("body", b""))
         self._is_read = not message.get("more_body")
-        if self._size > policy.body_limit:
+        if self._size_of > policy.body_limit:
             self._unread = policy, too_large(policy.body_limit)
-        elif not self._spooled.grow(self._size):
+        elif not self._spooled.grow(self._size_of):
             self._unread = policy, NO_ROOM
         else:
             return message
         # A client that is answered while it sends would lose its connection, and the response.
-        while message.get("more_body") and self._size <= 2 * policy.body_limit:
+        while message.get("more_body") and self._size_of <= 2 * policy.body_limit:
             message = await self._receive()
-            self._size += len(message.get("body", b""))
+            self._size_of += len(message.get("body", b""))
         return {"type": "http.disconnect"}
 
     def _policy_of_route(self) -> Policy | None:
@@ -606,11 +606,11 @@ class _RequestGuard:
             if self.fields:
                 message = with_fields(self.fields, message)
         if self._unread is not None and not self._is_started:
-            await self._refuse(*self._unread)
+            await self._refuse_body(*self._unread)
         if self._unread is None:
             await self._guarded_send(message)
 
-    async def _refuse(self, policy: Policy, why: InvalidRequest) -> None:
+    async def _refuse_body(self, policy: Policy, why: InvalidRequest) -> None:
         """Refuse a body that was not read, in place of what the application says about it."""
         refused = refusal_response(policy, why, by_client=True)
         await send_response(refused, self._guarded_send)
@@ -651,9 +651,9 @@ async def _body_of(
         body = None if is_form else await _bytes_of(request, media_type)
         if body is None:
             form = (await request.form()).multi_items()
-            if sum([_size(value) for _, value in form]) > limit:  # parsed before the guard
+            if sum([_size_of(value) for _, value in form]) > limit:  # parsed before the guard
                 return too_large(limit)
-            return b"", await _fields(form)
+            return b"", await _form_fields(form)
     except ClientDisconnect:
         return INCOMPLETE
     return too_large(limit) if len(body) > limit else (body, None)
@@ -669,11 +669,11 @@ async def _bytes_of(request: Request, media_type: str) -> bytes | None:
         return None
 
 
-def _size(value: Any) -> int:
+def _size_of(value: Any) -> int:
     return (value.size or 0) if isinstance(value, UploadFile) else len(value)
 
 
-async def _fields(form: list[tuple[str, Any]]) -> list[Field]:
+async def _form_fields(form: list[tuple[str, Any]]) -> list[Field]:
     uploads = [(name, value) for name, value in form if isinstance(value, UploadFile)]
     values = [(name, str(value)) for name, value in form if not isinstance(value, UploadFile)]
     files = [

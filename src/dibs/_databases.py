@@ -45,23 +45,26 @@ class Transaction(ABC):
 
     @property
     def dialect(self) -> SqlDialect:
-        """What the database understands. UsageError: dibs does not know it."""
+        """Return what the database understands. Raises UsageError if dibs does not know it."""
         return dialect_called(self.database)
 
     @abstractmethod
     def start(self) -> Any:
-        """UsageError: it would never commit. Called before the first statement."""
+        """Raise UsageError if it would never commit. Called before the first statement."""
 
     @abstractmethod
     def execute(self, sql: str, parameters: dict[str, Any]) -> Any:
-        """All rows of a statement; none for one that returns no rows."""
+        """Return all rows of a statement; none for one that returns no rows."""
 
     def flush(self) -> Any:
-        """Write what the work has left to be written at the commit. UsageError: it has ended."""
+        """Write what the work has left to be written at the commit.
+
+        Raises UsageError if it has ended.
+        """
         return None
 
     def begin(self) -> Any:
-        """A context manager in which it is a transaction. None: it is one already."""
+        """Return a context manager in which it is a transaction. None: it is one already."""
         return None
 
     @property
@@ -88,7 +91,7 @@ class Transaction(ABC):
 
     @property
     def is_in_savepoint(self) -> bool:
-        """Whether `on_end` would tell of the rollback of a savepoint that is open."""
+        """Return whether `on_end` would tell of the rollback of a savepoint that is open."""
         return False
 
     @property
@@ -98,7 +101,7 @@ class Transaction(ABC):
 
     @property
     def is_open(self) -> bool:
-        """Whether it is still open; only a driver of SQLite is asked."""
+        """Return whether it is still open; only a driver of SQLite is asked."""
         try:
             return bool(self.driver.in_transaction)
         except Exception:  # closed, or returned to its pool
@@ -159,7 +162,7 @@ class _SQLAlchemy(Transaction):
             raise UsageError(_AUTOCOMMIT.format("isolation_level"))
 
     def flush(self) -> Any:
-        """UsageError: the work has ended the transaction."""
+        """Raise UsageError if the work has ended the transaction."""
         if self._sync.get_transaction() is not self._root:
             raise UsageError(NOT_THE_SAME)
 
@@ -383,7 +386,7 @@ _AUTOCOMMIT = (
 
 
 def _is_autocommit(connection: Any) -> bool:
-    """Whether a connection of a driver, as SQLAlchemy has it, commits each statement."""
+    """Return whether a connection of a driver, as SQLAlchemy has it, commits each statement."""
     driver = getattr(connection, "driver_connection", connection)  # of one for asyncio
     if getattr(driver, "in_transaction", None) is True:  # SQLite, BEGIN was sent by a listener
         return False
@@ -573,7 +576,7 @@ class _Django(Transaction):
 
 
 def _is_of_test_case(connection: Any) -> bool:
-    """Whether it is in the transaction of a test, which stays open and never commits."""
+    """Return whether it is in the transaction of a test, which stays open and never commits."""
     return connection.atomic_blocks[0]._from_testcase
 
 
@@ -630,7 +633,10 @@ def _types_of(value: Any) -> list[_Type]:
 
 
 def transaction_of(value: Any, manager: Any = None) -> Transaction:
-    """The transaction of *value*, which *manager* has yielded. UsageError: of an unknown type."""
+    """Return the transaction of *value*, which *manager* has yielded.
+
+    Raises UsageError if of an unknown type.
+    """
     types = _types_of(value)
     inside = next((_INSIDE[each] for each in types if each in _INSIDE), None)
     if inside is not None:
@@ -648,12 +654,12 @@ def transaction_of(value: Any, manager: Any = None) -> Transaction:
 
 
 def django(using: str | None) -> Transaction:
-    """The transaction that Django has open for the database *using*."""
+    """Return the transaction that Django has open for the database *using*."""
     return _Django(using)
 
 
 def open_in_django() -> list[Transaction]:
-    """The transactions that Django has open in this thread, and that will end."""
+    """Return the transactions that Django has open in this thread, and that will end."""
     connections = import_module("django.db").connections.all(initialized_only=True)
     opened = [each for each in connections if each.in_atomic_block and not _is_of_test_case(each)]
     return [_Django(each.alias) for each in opened]

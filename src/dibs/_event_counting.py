@@ -44,7 +44,7 @@ class Names:
         return len(self._known)
 
     def __call__(self, name: str) -> str:
-        """What *name* is called."""
+        """Return what *name* is called."""
         return self._known.get(name) or self._admit_name(name)
 
     def _admit_name(self, name: str) -> str:
@@ -55,7 +55,7 @@ class Names:
 
 
 def label_text(name: str) -> str:
-    """*name* as valid text, 200 characters at most."""
+    """Return *name* as valid text, 200 characters at most."""
     return name[:_LONGEST].encode("utf-8", "replace").decode() or OTHER
 
 
@@ -93,7 +93,7 @@ class Durations:
         return self.total / self.count if self.count else None
 
     def at_most(self, share: float) -> float | None:
-        """A bound that *share* of them did not exceed; None: there was none."""
+        """Return a bound that *share* of them did not exceed; None: there was none."""
         rank, seen = share * self.count, 0
         for bound, count in zip((*self._bounds, self.greatest), self.buckets, strict=True):
             seen += count
@@ -181,7 +181,7 @@ class Tally:
         self.counter(event.kind, event.name, guarded=event.guarded)(duration_of(event))
 
     def counter(self, kind: Kind, name: str, *, guarded: bool | None) -> Counter:
-        """What counts events of *kind*."""
+        """Return what counts events of *kind*."""
         key = kind, self._names(name), guarded
         with self._lock:
             return (self._series.get(key) or self._begin_series(key)).count
@@ -193,7 +193,7 @@ class Tally:
         """Say what a new series is added to; once for each kind and name."""
 
     def _observer_of(self, quantity: Quantity, key: EventKey) -> Observer | None:
-        """What durations of *quantity* are added to; None: they are not measured here."""
+        """Return what durations of *quantity* are added to; None: they are not measured here."""
 
     def _add_up(self) -> None:
         """Bring the figures up to date: they are about to be read."""

@@ -229,7 +229,7 @@ class EventSink:
             _hand_over(listeners, kind, name, facts)
 
     def _find_counter(self, key: EventKey) -> Counter:
-        """What counts such events, for all listeners that do."""
+        """Return what counts such events, for all listeners that do."""
         kind, name, guarded = key
         counters: list[Counter] = []
         for listener in self._counting[kind]:
@@ -271,7 +271,10 @@ class EventSink:
         return Spans(spans)
 
     def origins(self) -> Origins:
-        """What work is linked to that begins in the background. None for each without a trace."""
+        """Return what work is linked to that begins in the background.
+
+        None for each without a trace.
+        """
         tracers = self._tracers
         return tuple([_try_call(each.origin) if each.makes_spans else None for each in tracers])
 
@@ -291,7 +294,7 @@ class Spans:
 
     @property
     def origins(self) -> Origins:
-        """What spans elsewhere are linked to."""
+        """Return what spans elsewhere are linked to."""
         return tuple([None if each is None else each.origin for each in self._spans])
 
     def waited(self, seconds: float) -> None:
@@ -325,7 +328,7 @@ def _try_call(call: Any, *args: Any) -> Any:
 
 
 def _who_wants(kind: Kind, listeners: tuple[Listener, ...]) -> tuple[Listener, ...]:
-    """Those that get an event of *kind*."""
+    """Return those that get an event of *kind*."""
     return tuple(
         [
             each

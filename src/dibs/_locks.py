@@ -74,7 +74,7 @@ class Signal:
         self._lock.acquire(blocking=False)
 
     def wait(self, seconds: float) -> bool:
-        """True: it was set. False: *seconds* are over."""
+        """Return True if it was set. False: *seconds* are over."""
         until = monotonic() + seconds
         # A release of before the last `clear` may wake us: look at the flag, and wait on.
         while not self._is_set and (remaining := until - monotonic()) > 0:

@@ -18,7 +18,7 @@ class OpenClaim(Protocol):
 
     @property
     def name(self) -> str:
-        """What events call its key."""
+        """Return what events call its key."""
         ...
 
     def leak(self, cause: str) -> None:
@@ -93,7 +93,7 @@ def _is_open(opened: _Opened) -> bool:
 
 
 def _current_owner() -> int:
-    """This task, or else this thread."""
+    """Return this task, or else this thread."""
     try:
         task = asyncio.current_task()
     except RuntimeError:

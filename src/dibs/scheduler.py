@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def load(target: str) -> Dibs | AsyncDibs:
-    """The object that *target* names. UsageError: there is none."""
+    """Return the object that *target* names. Raises UsageError if there is none."""
     module, colon, name = target.partition(":")
     if not colon or not module or not name:
         raise UsageError(f"{target!r} is not of the form package.module:name")

@@ -140,7 +140,7 @@ class AsyncRenewer:
         await self._work.stop()
 
     def overdue(self, now: float) -> tuple[str, float, float] | None:
-        """A lease that should have been renewed before: see `LoopWatch`, which calls it."""
+        """Return a lease that should have been renewed before: see `LoopWatch`, which calls it."""
         first = [at for at, _, _ in self._heap[:1]]
         if now - min([self._looks_at, *first]) < _LATE:
             return None
@@ -167,7 +167,10 @@ class AsyncRenewer:
         return True
 
     async def confirm(self, lease: LeaseState) -> None:
-        """Make sure which value the key has, before it is compared again. Outage: not known."""
+        """Make sure which value the key has, before it is compared again.
+
+        Raises Outage if not known.
+        """
         if lease.successor is not None and lease.guarded:
             await self._change(lease, lease.successor, lease.call.options.ttl, monotonic())
 
@@ -342,13 +345,13 @@ class AsyncRenewer:
                 self._read_changed(lease, *value, reply)
 
     def _renewed_until(self, lease: LeaseState, now: float) -> float:
-        """How far a renewal now would bring it: its ttl, but not past its max_hold."""
+        """Return how far a renewal now would bring it: its ttl, but not past its max_hold."""
         options = lease.call.options
         most = math.inf if options.max_hold is None else lease.since + options.max_hold
         return min(now + options.ttl, most)
 
     def _next_look(self, lease: LeaseState) -> float:
-        """A renewal would not lengthen it now: it was extended, or its max_hold is over."""
+        """Return a renewal would not lengthen it now: it was extended, or its max_hold is over."""
         options = lease.call.options
         if (
             options.max_hold is not None

@@ -45,7 +45,7 @@ class _Field(NamedTuple):
     """What may be written for a number: the first of them for *least*."""
 
     def values(self, text: str) -> set[int]:
-        """The numbers of a list such as `1-5,10/2`. ValueError: it is none."""
+        """Return the numbers of a list such as `1-5,10/2`. Raises ValueError if it is none."""
         numbers: set[int] = set()
         for term in text.split(","):
             numbers |= self._term_values(term)
@@ -66,7 +66,10 @@ class _Field(NamedTuple):
         return set(range(begin, end + 1, step))
 
     def value(self, text: str) -> int:
-        """The number of *text*. ValueError: there is none, or it is out of range."""
+        """Return the number of *text*.
+
+        Raises ValueError if there is none, or it is out of range.
+        """
         value = self.names.index(text) + self.least if text in self.names else _parsed_number(text)
         if not self.least <= value <= self.most:
             raise ValueError(text)
@@ -109,7 +112,7 @@ class _Days:
         self._weekdays = {each % 7 for each in plain_weekdays}
 
     def __contains__(self, number: int) -> bool:
-        """Whether the day with this *number*, counted from the epoch, is one of them."""
+        """Return whether the day with this *number*, counted from the epoch, is one of them."""
         day = date.fromordinal(_EPOCH + number)
         if day.month not in self._months:
             return False
@@ -160,7 +163,10 @@ def _unreadable_field(field: _Field, text: str) -> UsageError:
 
 
 def fields_of(expression: str) -> list[str]:
-    """Six fields, in capitals. UsageError: there are fewer or more than five or six."""
+    """Return six fields, in capitals.
+
+    Raises UsageError if there are fewer or more than five or six.
+    """
     fields = NAMED.get(expression.strip().upper(), expression).upper().split()
     if len(fields) == 5:
         fields.insert(0, "0")
@@ -209,7 +215,7 @@ class Cron:
             raise UsageError(f"the time zone {self.zone!r} cannot be used: {error}") from None
 
     def latest(self, now: int) -> int:
-        """The last fire that is not after *now*; 0: there was none for fifty years."""
+        """Return the last fire that is not after *now*; 0: there was none for fifty years."""
         end = now // 1000 + 1
         least = max(end - _LONGEST, 0)
         while end > least:
@@ -221,7 +227,7 @@ class Cron:
         return 0
 
     def _last_run(self, fire: int, end: int) -> int:
-        """The last fire before *end*, if there is *fire*."""
+        """Return the last fire before *end*, if there is *fire*."""
         while end - fire > 1:
             middle = (fire + end) // 2
             later = self._first_run(middle, end)
@@ -229,14 +235,20 @@ class Cron:
         return fire
 
     def following(self, after: int) -> int:
-        """The first fire after *after*. UsageError: there is none for fifty years."""
+        """Return the first fire after *after*.
+
+        Raises UsageError if there is none for fifty years.
+        """
         fire = self._search_from(after // 1000 + 1)
         if fire is None:
             raise UsageError(f"the cron expression {self._expression!r} never fires again")
         return fire * 1000
 
     def count(self, after: int, until: int) -> int:
-        """How many fires there are after *after*, up to *until*; not beyond `MOST_COUNTED`."""
+        """Return how many fires there are after *after*, up to *until*.
+
+        Not beyond `MOST_COUNTED`.
+        """
         number = 0
         while number < MOST_COUNTED and (after := self.following(after)) <= until:
             number += 1
@@ -281,14 +293,14 @@ class Cron:
         return end
 
     def _first_with(self, offset: int, begin: int, end: int) -> int | None:
-        """The first fire of a time in which the zone has one offset."""
+        """Return the first fire of a time in which the zone has one offset."""
         local = self._first_match(begin + offset, end + offset)
         while local is not None and self._is_fixed and self._is_repeated(local - offset):
             local = self._first_match(local + 1, end + offset)
         return None if local is None else local - offset
 
     def _is_repeated(self, fire: int) -> bool:
-        """Whether the local time of *fire* comes for the second time."""
+        """Return whether the local time of *fire* comes for the second time."""
         before, now = self._offset_at(fire - _DAY), self._offset_at(fire)
         return before > now and self._offset_at(fire - (before - now)) == before
 
@@ -302,7 +314,7 @@ class Cron:
         return None
 
     def _time_of_day(self, least: int) -> int | None:
-        """The first time of a day that is not before *least*, in seconds."""
+        """Return the first time of a day that is not before *least*, in seconds."""
         minute = least - least % 60
         place = bisect_left(self._minutes, minute)
         if place < len(self._minutes) and self._minutes[place] == minute:
@@ -348,15 +360,15 @@ class FireRule(Protocol):
     """In which a fire is shown to people."""
 
     def latest(self, now: int) -> int:
-        """The last fire that is not after *now*."""
+        """Return the last fire that is not after *now*."""
         ...
 
     def following(self, after: int) -> int:
-        """The first fire after *after*."""
+        """Return the first fire after *after*."""
         ...
 
     def count(self, after: int, until: int) -> int:
-        """How many fires there are after *after*, up to *until*."""
+        """Return how many fires there are after *after*, up to *until*."""
         ...
 
 
@@ -370,15 +382,15 @@ class Interval:
         self.zone: tzinfo = UTC
 
     def latest(self, now: int) -> int:
-        """The last fire that is not after *now*."""
+        """Return the last fire that is not after *now*."""
         return now - now % self._step
 
     def following(self, after: int) -> int:
-        """The first fire after *after*."""
+        """Return the first fire after *after*."""
         return self.latest(after) + self._step
 
     def count(self, after: int, until: int) -> int:
-        """How many fires there are after *after*, up to *until*."""
+        """Return how many fires there are after *after*, up to *until*."""
         return max(until // self._step - after // self._step, 0)
 
     def __repr__(self) -> str:
@@ -450,7 +462,10 @@ class ScheduleOptions:
         """How the key of the schedule is held while a fire runs."""
 
     def rule(self, cron: str | None) -> FireRule:
-        """When the function is due. UsageError: not exactly one of *cron* and `every`."""
+        """Return when the function is due.
+
+        Raises UsageError if not exactly one of *cron* and `every`.
+        """
         if (cron is None) == (self.every is None):
             raise UsageError("pass either a cron expression or every=")
         if self.every is None:
@@ -462,7 +477,10 @@ class ScheduleOptions:
 
 
 def next_fires(cron: str, timezone: str, now: int, count: int) -> list[datetime]:
-    """The next fires of a cron expression. UsageError: it is none, or there is no such zone."""
+    """Return the next fires of a cron expression.
+
+    Raises UsageError if it is none, or there is no such zone.
+    """
     rule, fires = Cron(cron, zone_named(timezone)), [now]
     for _ in range(count):
         fires.append(rule.following(fires[-1]))
@@ -488,7 +506,7 @@ class ScheduleStep(NamedTuple):
 def next_step(
     rule: FireRule, last: int, now: int, missed: Missed, awaited: int | None
 ) -> ScheduleStep:
-    """What to do at *now*, if *last* is the last fire that is over.
+    """Return what to do at *now*, if *last* is the last fire that is over.
 
     Only the latest fire is ever run: where there are several, it stands for all of them. *awaited*:
     the fire that this machine waits to take over from another one; it is not late for us.
@@ -503,7 +521,7 @@ def next_step(
 
 
 def pause(look_at: int, now: int) -> float:
-    """Seconds until the clock is looked at again."""
+    """Return the seconds until the clock is looked at again."""
     return min(max((look_at - now) / 1000, 0.0), LONGEST_LOOK)
 
 
@@ -511,7 +529,7 @@ def pause(look_at: int, now: int) -> float:
 
 
 def elapsed_ms(wall: int, monotonic: int) -> int:
-    """How long ago it was, by two clocks of this machine.
+    """Return how long ago it was, by two clocks of this machine.
 
     If the wall clock was set meanwhile, forward or back, it is wrong by that.
     """
@@ -519,7 +537,7 @@ def elapsed_ms(wall: int, monotonic: int) -> int:
 
 
 def clock_offset(now: int, elapsed: int, server: int) -> int:
-    """What to add to the clock of this machine, which shows *now*, to get the server's.
+    """Return what to add to the clock of this machine, which shows *now*, to get the server's.
 
     *server*: what that showed at some moment of the last *elapsed* milliseconds. 0: the two may
     agree; else the least correction.
@@ -528,12 +546,15 @@ def clock_offset(now: int, elapsed: int, server: int) -> int:
 
 
 def is_apart(offset: int) -> bool:
-    """Whether a machine with this *offset* runs no fires: its clock, or the server's, is wrong."""
+    """Return whether a machine with this *offset* runs no fires.
+
+    Its clock, or the server's, is wrong.
+    """
     return abs(offset) > MOST_APART_MS
 
 
 def offset_text(offset: int) -> str:
-    """The difference as a part of a sentence: "75 s behind"."""
+    """Return the difference as a part of a sentence: "75 s behind"."""
     return f"{abs(offset) / 1000:.0f} s {'behind' if offset > 0 else 'ahead of'}"
 
 
@@ -555,7 +576,7 @@ def look_request(key: bytes) -> Request:
 
 
 def read_look(reply: Reply, server_time: Callable[[int], int]) -> Look:
-    """What the store knows."""
+    """Return what the store knows."""
     record, time = parts_in(reply)
     if not isinstance(time, int):
         raise OddReply
@@ -570,7 +591,10 @@ def register_request(key: bytes, fire: int, holder: bytes, kept_ms: int) -> Requ
 
 
 def has_begun(reply: Reply) -> bool:
-    """Whether `register_request` has made the record; False: another machine has, or an outage."""
+    """Return whether `register_request` has made the record.
+
+    False: another machine has, or an outage.
+    """
     return reply in (b"OK", "OK")
 
 
@@ -608,12 +632,15 @@ def record_request(
 
 
 def records_key(prefix: bytes, last_key: bytes) -> bytes:
-    """Where the last records of a schedule are; *prefix*: the namespace and `fires:`."""
+    """Return where the last records of a schedule are; *prefix*: the namespace and `fires:`."""
     return companion_key(prefix, last_key)
 
 
 def lease_name(last_key: bytes) -> str:
-    """The key of the lease of a schedule, without the namespace: in the slot of *last_key*."""
+    """Return the key of the lease of a schedule, without the namespace.
+
+    In the slot of *last_key*.
+    """
     return companion_key(b"scheduled:", last_key).decode()
 
 
@@ -622,7 +649,7 @@ _NUMBER = re.compile("[0-9]{1,15}")
 
 
 def read_record(value: bytes) -> FireRecord | None:
-    """A fire that is over; None: *value* is no record."""
+    """Return a fire that is over; None: *value* is no record."""
     fire, *words = value.decode(errors="replace").split(" ")
     if not _NUMBER.fullmatch(fire):
         return None
@@ -634,7 +661,7 @@ def read_record(value: bytes) -> FireRecord | None:
 
 
 def outcome_of(error: BaseException | None) -> str:
-    """How a fire ended that is over, in a word without spaces."""
+    """Return how a fire ended that is over, in a word without spaces."""
     if error is None:
         return "finished"
     name = "".join([each for each in type(error).__name__ if each.isalnum() or each == "_"])
@@ -642,23 +669,29 @@ def outcome_of(error: BaseException | None) -> str:
 
 
 def kept_ms(rule: FireRule, fire: int) -> int:
-    """How long *fire* is remembered: past the next fire, and past a long time without machines."""
+    """Return how long *fire* is remembered.
+
+    Past the next fire, and past a long time without machines.
+    """
     return rule.following(fire) - fire + KEPT_MS
 
 
 def read_last(reply: Reply) -> int | None:
-    """The last fire that is over; None: the store knows none."""
+    """Return the last fire that is over; None: the store knows none."""
     word = reply.partition(b" ")[0].decode(errors="replace") if isinstance(reply, bytes) else ""
     return int(word) if _NUMBER.fullmatch(word) else None
 
 
 def plausible(last: int | None, now: int) -> int | None:
-    """*last*, unless it is too far ahead of *now*, by the server's clock."""
+    """Return *last*, unless it is too far ahead of *now*, by the server's clock."""
     return None if last is None or last > now + MOST_AHEAD_MS else last
 
 
 def takes_fire(parameters: list[inspect.Parameter]) -> bool:
-    """Whether a function with *parameters* asks for its fire. UsageError: for anything else."""
+    """Return whether a function with *parameters* asks for its fire.
+
+    Raises UsageError if for anything else.
+    """
     needed = [
         each.name
         for each in parameters

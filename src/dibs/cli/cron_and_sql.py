@@ -21,7 +21,10 @@ def schedule_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def schedule(args: argparse.Namespace) -> int:
-    """Print the next fires. UsageError: it is no cron expression, or there is no such zone."""
+    """Print the next fires.
+
+    Raises UsageError if it is no cron expression, or there is no such zone.
+    """
     terminal = default_terminal()
     fires = next_fires(args.cron, args.timezone, int(time.time() * 1000), min(args.count, 1000))
     if args.json:
@@ -126,7 +129,7 @@ def completion(args: argparse.Namespace) -> int:
 
 
 def bash(words: Completions) -> str:
-    """A function for `complete -F`."""
+    """Return a function for `complete -F`."""
     options = "\n".join(
         f"    {name}) words='{' '.join([*listed, *words.values.get(name, [])])}' ;;"
         for name, listed in words.options.items()
@@ -156,7 +159,7 @@ complete -F _dibs dibs"""
 
 
 def zsh(words: Completions) -> str:
-    """A file `_dibs` for `fpath`."""
+    """Return a file `_dibs` for `fpath`."""
     commands = "\n".join(f"    '{name}:{_quoted(help)}'" for name, help in words.help.items())
     cases = "\n".join(f"    {name}) {_zsh_arguments(words, name)} ;;" for name in words.help)
     return _ZSH.format(commands=commands, cases=cases)
@@ -206,7 +209,7 @@ if [ "$funcstack[1]" = _dibs ]; then _dibs "$@"; else compdef _dibs dibs; fi"""
 
 
 def fish(words: Completions) -> str:
-    """Lines of `complete`."""
+    """Return the lines of `complete`."""
     lines = ["complete -c dibs -f"]
     for name, help in words.help.items():
         lines.append(f"complete -c dibs -n __fish_use_subcommand -a {name} -d '{_quoted(help)}'")

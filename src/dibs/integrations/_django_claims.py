@@ -41,7 +41,7 @@ class OwnedClaim:
 
     @property
     def is_kept(self) -> bool:
-        """True: the response will be stored, also if its client leaves."""
+        """Return True if the response will be stored, also if its client leaves."""
         is_stored = self.policy.record_limit is not None and self.policy.on_disconnect == "finish"
         return is_stored and self.recording.is_storable and self._claim.is_open
 

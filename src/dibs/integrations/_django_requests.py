@@ -43,20 +43,20 @@ def plain_request(request: Any) -> Any:
 
 
 def marks_of(request: Any) -> Any:
-    """What all guards of a request see: the scope of ASGI, or the environment of WSGI."""
+    """Return what all guards of a request see: the scope of ASGI, or the environment of WSGI."""
     plain = plain_request(request)
     return getattr(plain, "scope", plain.META)
 
 
 def is_unguarded(policy: Policy, request: Any) -> bool:
-    """True: the policy guards requests with a key only, and this one has none."""
+    """Return True if the policy guards requests with a key only, and this one has none."""
     return policy.key == "only" and policy.header not in request.headers
 
 
 def submission_for(
     policy: Policy, name: str, request: Any, user: "SaidUser"
 ) -> Submission | InvalidRequest:
-    """What *request* submits, or what is wrong with it."""
+    """Return what *request* submits, or what is wrong with it."""
     options = _guard_options()
     facts = _facts_or_error(policy, name, request, user, options)
     return (
@@ -112,14 +112,14 @@ def _guard_options() -> GuardOptions[Callable[[Any], Any]]:
 
 @functools.cache
 def imported(path: str) -> Callable[..., Any]:
-    """The function that a setting names by its dotted path."""
+    """Return the function that a setting names by its dotted path."""
     return import_string(path)
 
 
 def _request_facts(
     policy: Policy, request: Any, name: str, options: GuardOptions[Any]
 ) -> RequestFacts:
-    """All facts but the body, the headers, and the user."""
+    """Return all facts but the body, the headers, and the user."""
     match = _matched_route(request)
     fields = {} if match is None else _fields_of(match)
     named = policy.path_fields(str(request.method), request.path_info, request.path)
@@ -137,7 +137,10 @@ def _request_facts(
 
 
 def _matched_route(request: Any) -> Any:
-    """What the router has matched, or will match: a middleware runs before it. None: nothing."""
+    """Return what the router has matched, or will match: a middleware runs before it.
+
+    None: nothing.
+    """
     if request.resolver_match is not None:
         return request.resolver_match
     try:
@@ -164,7 +167,7 @@ class _Body(NamedTuple):
 
 
 def _request_body(request: Any, headers: dict[str, str], limit: int) -> _Body | InvalidRequest:
-    """The body, or the fields and files of a form; or what is wrong with it."""
+    """Return the body, or the fields and files of a form; or what is wrong with it."""
     length = declared_length(headers) or 0
     if length > limit:
         drain(plain_request(request).read, 2 * limit)
@@ -202,7 +205,7 @@ def _spooled_body(request: Any, headers: dict[str, str], limit: int) -> _Body | 
 
 
 def _counted_bytes(request: Any) -> int | None:
-    """How much of a form has arrived: under WSGI, a server may end it without an error."""
+    """Return how much of a form has arrived: under WSGI, a server may end it without an error."""
     return getattr(getattr(request, "_stream", None), "_pos", None)
 
 
@@ -242,7 +245,7 @@ class SaidUser(NamedTuple):
 
 
 def user_of(request: Any) -> SaidUser:
-    """What DIBS_USER returns, or the user who is logged in, or None."""
+    """Return what DIBS_USER returns, or the user who is logged in, or None."""
     options = _guard_options()
     user = options.user(request) if options.user is not None else None
     return _said_user(user, None if _is_set(user) else getattr(request, "user", None))
@@ -263,7 +266,7 @@ def _said_user(user: object, login: Any) -> SaidUser:
 
 
 def _primary_key(user: Any) -> str | None:
-    """The primary key of the logged-in user, of any type."""
+    """Return the primary key of the logged-in user, of any type."""
     if user is None or not user.is_authenticated or user.pk is None:
         return None
     return str(user.pk)

@@ -21,7 +21,7 @@ _UNKNOWN: Any = object()
 def given_values(
     by: Iterable[str], request: Request, function: object, arguments: Mapping[str, Any]
 ) -> dict[str, str | None]:
-    """The values at the paths of *by*, as text, where FastAPI has a declaration of them.
+    """Return the values at the paths of *by*, as text, where FastAPI has a declaration of them.
 
     *arguments*: with which FastAPI calls *function*, the endpoint or a dependency.
     """
@@ -47,7 +47,7 @@ def given_values(
 def _argument_value(
     root: str, words: list[str], own: Any, arguments: Mapping[str, Any], request: Request
 ) -> Any:
-    """The value in the arguments of the function."""
+    """Return the value in the arguments of the function."""
     fields = _fields_of(own, root)
     if root == "body" and len(fields) == 1 and not _is_embedded(request):
         return _value_at(words, arguments.get(fields[0].name, _UNKNOWN))
@@ -62,7 +62,7 @@ def _argument_value(
 
 
 def _of_dependency(root: str, words: list[str], dependants: list[Any], request: Request) -> Any:
-    """The value of a parameter of a dependency, if one was sent."""
+    """Return the value of a parameter of a dependency, if one was sent."""
     sent = request.headers if root == "header" else request.query_params
     texts = sent.getlist(words[0]) if root != "body" else []
     if len(texts) == 1 and len(words) == 1:
@@ -78,7 +78,7 @@ def _fields_of(dependant: Any, root: str) -> list[Any]:
 
 
 def _is_embedded(request: Request) -> bool:
-    """True: the body has a member for each parameter; False: it is the parameter."""
+    """Return True if the body has a member for each parameter; False: it is the parameter."""
     return getattr(effective_route(request.scope), "_embed_body_fields", False)
 
 
@@ -89,7 +89,7 @@ def _names_of(field: Any, root: str = "") -> list[str]:
 
 
 def _sent_names(name: str, info: Any, *, by_name: bool = False) -> Iterator[str]:
-    """The names of a parameter, or of a field of a model."""
+    """Yield the names of a parameter, or of a field of a model."""
     alias = getattr(info, "validation_alias", None) or info.alias or name
     for each in getattr(alias, "choices", [alias]):
         if isinstance(each, str):
@@ -130,7 +130,7 @@ def _known_member(members: Mapping[str, Any], name: str) -> Any:
 
 
 def _member_names(value: Any, root: str) -> Iterator[tuple[str, list[str]]]:
-    """The attributes of a model or dataclass, with the names under which they may be sent."""
+    """Yield the attributes of a model or dataclass, with the names under which they may be sent."""
     kind = cast(Any, type(value))
     config = getattr(kind, "model_config", {})
     by_name = config.get("populate_by_name") or config.get("validate_by_name") or False

@@ -38,7 +38,7 @@ class RequestClaim:
 
     @property
     def is_kept(self) -> bool:
-        """True: the response will be stored, also if its client leaves."""
+        """Return True if the response will be stored, also if its client leaves."""
         policy = self._policy
         is_stored = policy.record_limit is not None and policy.on_disconnect == "finish"
         return is_stored and self.recording.is_storable and self.claim.is_open
@@ -115,7 +115,7 @@ class ResponseBody:
         return self
 
     def unless_over(self) -> Iterable[bytes]:
-        """The body, or that of the application, if no claim has to wait for its end."""
+        """Return the body, or that of the application, if no claim has to wait for its end."""
         if all(each.is_whole for each in self._claims):
             self._end_response()
         return self if any(each.claim.is_open for each in self._claims) else self._pieces

@@ -155,7 +155,7 @@ async def send_response(response: Response, send: Send) -> None:
 
 
 def encoded(response: Response) -> list[tuple[bytes, bytes]]:
-    """The headers as ASGI has them."""
+    """Return the headers as ASGI has them."""
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
 
 
@@ -219,7 +219,7 @@ class RequestBody:
         return None
 
     def _is_whole(self, message: Message, limit: int) -> bool:
-        """True: the first message is a whole, short body."""
+        """Return True if the first message is a whole, short body."""
         is_last = message["type"] == "http.request" and not message.get("more_body")
         return is_last and len(message.get("body", b"")) <= min(SHORT, limit)
 
@@ -242,7 +242,7 @@ class RequestBody:
         return bool(message.get("more_body")) and self._size <= 2 * limit
 
     def _reserve_room(self, size: int) -> bool:
-        """False: there is no room for a body of *size*."""
+        """Return False if there is no room for a body of *size*."""
         if self._spooled is None:
             self._spooled = SpooledSize(self._spool_of)
         return self._spooled.grow(size)
@@ -264,7 +264,7 @@ class RequestBody:
         self.long = self._hash.result()
 
     async def receive(self) -> Message:
-        """The body that was read, then what the server sends: `http.disconnect`."""
+        """Return the body that was read, then what the server sends: `http.disconnect`."""
         if self._first is not None:
             first, self._first = self._first, None
             return first
@@ -307,26 +307,29 @@ def _hash_and_write(buffer: bytearray, hashing: BodyHash, file: IO[bytes]) -> No
 
 
 def paths_of(scope: Scope) -> tuple[str, ...]:
-    """The path as the application sees it; with a prefix (`root_path`), both forms."""
+    """Return the path as the application sees it; with a prefix (`root_path`), both forms."""
     path, root = str(scope["path"]), scope.get("root_path", "")
     return (inner_path(path, root), path) if root else (path,)
 
 
 def path_of(scope: Scope) -> str:
-    """The path that is part of the key: without the prefix of the server, with that of a mount."""
+    """Return the path that is part of the key.
+
+    Without the prefix of the server, with that of a mount.
+    """
     root = scope.get("app_root_path", scope.get("root_path", ""))
     return inner_path(str(scope["path"]), root) if root else str(scope["path"])
 
 
 def mount_of(scope: Scope) -> str:
-    """The path under which a mounted application is; "": it is not mounted."""
+    """Return the path under which a mounted application is; "": it is not mounted."""
     if "app_root_path" not in scope:
         return ""
     return inner_path(str(scope.get("root_path", "")), scope["app_root_path"])
 
 
 def _path_fields(policy: Policy, scope: Scope) -> dict[str, str]:
-    """The values of the `{fields}` of the route."""
+    """Return the values of the `{fields}` of the route."""
     return policy.path_fields(method_of(scope), *paths_of(scope))
 
 
@@ -336,18 +339,18 @@ def method_of(scope: Scope) -> str:
 
 
 def query_of(scope: Scope) -> str:
-    """The query string as it was sent."""
+    """Return the query string as it was sent."""
     return scope.get("query_string", b"").decode("latin-1")
 
 
 def client_address(scope: Scope) -> str | None:
-    """The address of the client."""
+    """Return the address of the client."""
     client = scope.get("client")
     return client[0] if client else None
 
 
 def keys_of(policy: Policy, scope: Scope) -> list[str]:
-    """The lines of the key's header."""
+    """Return the lines of the key's header."""
     name = policy.header_name
     return [
         value.decode("latin-1") for each, value in scope.get("headers", ()) if each.lower() == name
@@ -364,7 +367,7 @@ def keep_headers(scope: Scope) -> None:
 
 
 def headers_of(scope: Scope) -> RequestHeaders:
-    """The headers of a request."""
+    """Return the headers of a request."""
     return read_headers(
         [
             (name.decode("latin-1"), value.decode("latin-1"))
@@ -374,5 +377,5 @@ def headers_of(scope: Scope) -> RequestHeaders:
 
 
 async def resolved(user: Any) -> object:
-    """What `user=` returned, awaited if it is awaitable."""
+    """Return what `user=` returned, awaited if it is awaitable."""
     return cast(Any, await user) if isinstance(user, Awaitable) else user

@@ -203,7 +203,7 @@ class _Throttled:
 async def _key_of(
     request: Request, key: str | Callable[[Request], Any], template: Template | None
 ) -> str:
-    """The key of a request. RequestValidationError: a field of it is not valid."""
+    """Return the key of a request. Raises RequestValidationError if a field of it is not valid."""
     if template is None:
         return cast(str, await resolved(cast("Callable[[Request], Any]", key)(request)))
     declared = {field.name: field for field in _parameters_of(dependant_of(request.scope))}
@@ -244,7 +244,10 @@ def _validation_error(error: UsageError) -> RequestValidationError:
 
 
 def _parameters_of(dependant: Any) -> Iterator[Any]:
-    """Parameters of the path and the query; those of the endpoint last, because they count most."""
+    """Yield the parameters of the path and the query.
+
+    Those of the endpoint last, because they count most.
+    """
     for each in all_of(dependant):
         yield from (*each.query_params, *each.path_params)
 
@@ -253,7 +256,7 @@ def _parameters_of(dependant: Any) -> Iterator[Any]:
 
 
 def _documented_schema(app: FastAPI, schema: dict[str, Any]) -> dict[str, Any]:
-    """*schema* with the refusals of guarded endpoints."""
+    """Return *schema* with the refusals of guarded endpoints."""
     for route in _all_routes(app):
         dependant = getattr(route, "dependant", None)
         policies = [policy_of(each.call) for each in all_of(dependant)]
@@ -276,6 +279,6 @@ def _is_closed(options: HoldKeywords | ThrottleKeywords) -> bool:
 
 
 def _all_routes(app: FastAPI) -> Iterable[Any]:
-    """All routes; recent versions keep those of included routers apart."""
+    """Return all routes; recent versions keep those of included routers apart."""
     listed: Any = getattr(routing, "iter_route_contexts", iter)
     return listed(app.routes)

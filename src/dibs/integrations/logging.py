@@ -19,7 +19,7 @@ _FACTS = tuple([each.name for each in fields(Event) if each.name not in ("kind",
 
 
 def checked_level(level: int | str) -> int:
-    """The number of a level. UsageError: there is no such level."""
+    """Return the number of a level. Raises UsageError if there is no such level."""
     number = logging.getLevelNamesMapping().get(level.upper()) if isinstance(level, str) else level
     if type(number) is not int:
         raise UsageError(f"level must be a level of logging, such as INFO, not {level!r}")
@@ -27,12 +27,12 @@ def checked_level(level: int | str) -> int:
 
 
 def kinds_from(level: int) -> frozenset[Kind]:
-    """The kinds of events that are at least as bad as *level*."""
+    """Return the kinds of events that are at least as bad as *level*."""
     return frozenset([kind for kind, measure in MEASURES.items() if measure.level >= level])
 
 
 def facts_of(event: Event) -> dict[str, Any]:
-    """The facts that *event* has: text, numbers and booleans."""
+    """Return the facts that *event* has: text, numbers and booleans."""
     facts = {name: getattr(event, name) for name in _FACTS}
     return {name: fact for name, fact in facts.items() if fact is not None}
 

@@ -106,7 +106,7 @@ _NO_SPAN = _NoSpan()
 
 
 def _is_real(provider: TracerProvider) -> bool:
-    """False: of the API only, without an SDK."""
+    """Return False if of the API only, without an SDK."""
     return not isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider)
 
 
@@ -189,7 +189,7 @@ class OpenTelemetryListener(Tally):
 
     @property
     def makes_spans(self) -> bool:
-        """Whether an SDK is configured; if not, the spans would not be seen.
+        """Return whether an SDK is configured; if not, the spans would not be seen.
 
         This is checked ten times a second at most: a check costs as much as counting an event.
         """
@@ -213,7 +213,7 @@ class OpenTelemetryListener(Tally):
         return _NO_SPAN if span is trace.INVALID_SPAN else _Span(span, before)
 
     def origin(self) -> object:
-        """The current span, if there is a trace."""
+        """Return the current span, if there is a trace."""
         span_context = trace.get_current_span().get_span_context()
         return span_context if span_context.is_valid else None
 

@@ -115,7 +115,7 @@ class PrometheusListener(Tally):
         self._metrics.outage.set(0)
 
     def _observer_of(self, quantity: Quantity, key: EventKey) -> Observer | None:
-        """The histogram of *quantity*; of outages only the sum is exported."""
+        """Return the histogram of *quantity*; of outages only the sum is exported."""
         if quantity == "outage":
             return _Sum(self._metrics.out)
         return self._metrics.durations[quantity].labels(key[1])
@@ -206,15 +206,15 @@ class _DurationsByName:
         self._by_name: dict[str, Durations] = {}
 
     def labels(self, name: str) -> Durations:
-        """The durations of *name*."""
+        """Return the durations of *name*."""
         return self._by_name.setdefault(name, Durations(_BOUNDS))
 
     def describe(self) -> Iterable[Metric]:
-        """Its name and type."""
+        """Return its name and type."""
         return [self._metric_family()]
 
     def collect(self) -> Iterable[Metric]:
-        """What was added until now."""
+        """Return what was added until now."""
         family = self._metric_family()
         for name, durations in self._by_name.copy().items():
             buckets = list(zip(_SHOWN, accumulate(durations.buckets), strict=True))
@@ -280,17 +280,17 @@ class _Metrics:
         self._all = [*others, *self.durations.values()]
 
     def describe(self) -> Iterable[Metric]:
-        """The names and types of all."""
+        """Return the names and types of all."""
         return [described for metric in self._all for described in metric.describe()]
 
     def collect(self) -> Iterable[Metric]:
-        """All, as they are now."""
+        """Return all, as they are now."""
         self._update()
         return [family for metric in self._all for family in metric.collect()]
 
 
 def _is_multiprocess() -> bool:
-    """Whether prometheus_client adds up several processes."""
+    """Return whether prometheus_client adds up several processes."""
     return "PROMETHEUS_MULTIPROC_DIR" in os.environ
 
 

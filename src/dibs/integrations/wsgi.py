@@ -177,7 +177,10 @@ class RequestBody:
     def _copy_body(
         self, source: Any, headers: dict[str, str], limit: int, length: int | None
     ) -> int:
-        """The number of bytes. Without a length, only an input that is terminated can be read."""
+        """Return the number of bytes.
+
+        Without a length, only an input that is terminated can be read.
+        """
         if length is None and not self._is_terminated:
             return 0
         hashing, size = BodyHash(headers.get("content-type", "")), 0
@@ -260,7 +263,7 @@ class CountedInput:
 
 
 def header_fields(environ: Environ) -> RequestHeaders:
-    """The headers; several lines of one name are joined by the server."""
+    """Return the headers; several lines of one name are joined by the server."""
     lines = [
         (key[5:].replace("_", "-"), str(value))
         for key, value in environ.items()
@@ -283,7 +286,7 @@ def _request_method(environ: Environ) -> str:
 
 
 def _path_fields(policy: Policy, environ: Environ) -> dict[str, str]:
-    """The values of the `{fields}` of the route."""
+    """Return the values of the `{fields}` of the route."""
     return policy.path_fields(_request_method(environ), *_request_paths(environ))
 
 
@@ -292,11 +295,11 @@ def _request_path(environ: Environ) -> str:
 
 
 def _request_paths(environ: Environ) -> tuple[str, ...]:
-    """The path as the application sees it; with a prefix (`SCRIPT_NAME`), both forms."""
+    """Return the path as the application sees it; with a prefix (`SCRIPT_NAME`), both forms."""
     path, root = _request_path(environ), environ.get("SCRIPT_NAME", "")
     return (path, _path_text(root) + path) if root else (path,)
 
 
 def _path_text(value: str) -> str:
-    """The text of a path: WSGI decodes its bytes as Latin-1."""
+    """Return the text of a path: WSGI decodes its bytes as Latin-1."""
     return value.encode("latin-1").decode("utf-8", "surrogateescape")

@@ -23,7 +23,7 @@ _log = logging.getLogger("dibs")
 def claim_request(
     dibs: "Dibs", policy: Policy, name: str, submission: Submission | InvalidRequest
 ) -> "Claim | Response":
-    """A claim under which the request is processed, or the response in its place.
+    """Return a claim under which the request is processed, or the response in its place.
 
     *name*: the template of the route, for events.
     """
@@ -72,7 +72,7 @@ def end_claim(claim: "Claim", policy: Policy, recording: Recording) -> None:
 
 
 def how_it_ended(claim: "Claim", policy: Policy, recording: Recording) -> How:
-    """How the request ended; a response that is to be stored is handed to the claim."""
+    """Return how the request ended; a response that is to be stored is handed to the claim."""
     how = outcome_of(policy, recording)
     if how == "returned" and (response := recording.response) is not None:
         claim.complete(policy.stored(response))

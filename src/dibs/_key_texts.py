@@ -230,6 +230,8 @@ def meaning(entry: KeyInfo) -> str:
     remaining = duration(entry.remaining, "ever")
     when = f"in {remaining}" if entry.remaining is not None else "never, because it has no expiry"
     match entry.kind:
+        case "lease" if entry.state == "cooling":
+            return f"It was released; `at_least` keeps it, and it is free {when}."
         case "lease":
             return f"Others get Busy or wait. It is free {when}, unless it is renewed."
         case "permits":

@@ -8,7 +8,8 @@ import os
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
-from ._core.lease import LeaseState, parts_of, token_maker
+from ._core.lease import LeaseState
+from ._core.lease_value import parts_of, token_maker
 from ._system import gethostname, getpid, monotonic, urandom
 from .events import Listener
 

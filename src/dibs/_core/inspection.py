@@ -14,7 +14,8 @@ from .claim import read_record, since_in
 from .codec import FAILURE, MARK, unframe
 from .connection import Outage
 from .keys import companion_key, hash_tag, is_text
-from .lease import holder_in, note_in, parts_of, release_request, secret_of, worker_in
+from .lease import release_request
+from .lease_value import holder_in, is_cooling, note_in, parts_of, secret_of, worker_in
 from .request import ErrorReply, OddReply, Reply, Request, pack
 from .schedule import KEPT_MS, NEW, read_last, records_key
 from .schedule import read_record as read_fire
@@ -69,10 +70,11 @@ class KeyInfo(NamedTuple):
     """Without the namespace. Bytes that are no text are escaped."""
     kind: KeyKind
     state: str
-    """lease, permits: held; claim: running; done: done; cached: value, failed or loading;
-    lock: loading or resting (a load has just failed); schedule: recorded, or new (no fire is
-    over yet); history: fires; rate: counting; waiters: waiting; fence: counter; tag: version;
-    foreign: the type that the server names, or denied (by the ACL)."""
+    """lease: held, or cooling (released, and kept by at_least); permits: held; claim: running;
+    done: done; cached: value, failed or loading; lock: loading or resting (a load has just
+    failed); schedule: recorded, or new (no fire is over yet); history: fires; rate: counting;
+    waiters: waiting; fence: counter; tag: version; foreign: the type that the server names, or
+    denied (by the ACL)."""
     remaining: float | None = None
     """Seconds that the server keeps it; None: for ever."""
     holder: str | None = None
@@ -301,7 +303,8 @@ def _held_entry(namespace: str, key: str, head: bytes, hint: str, now: float) ->
         age = _age_at(since_in(head), now)
         entry = KeyInfo(key, "claim", "running", None, holder, age, token_hint=hint, note=note)
         return entry._replace(worker=worker_in(head))
-    return KeyInfo(key, "lease", "held", None, holder, token_hint=hint, note=note)
+    state = "cooling" if is_cooling(head) else "held"
+    return KeyInfo(key, "lease", state, None, holder, token_hint=hint, note=note)
 
 
 def _framed_entry(key: str, head: bytes, now: float) -> KeyInfo:

@@ -19,7 +19,8 @@ from local_line import events
 
 from apps.weamind.core.config import Settings
 from apps.weamind.core.metrics import Metrics
-from apps.weamind.core.processing_lock import ProcessingLock, ProcessingLockService
+from apps.weamind.core.processing_lock import ProcessingLockService
+from apps.weamind.core.turns import ProcessingLock
 from apps.weamind.line import service as line_service
 from apps.weamind.line import texts
 from apps.weamind.line.bot import Bot

@@ -15,11 +15,8 @@ from local_line.sources import Source, new_id
 
 from apps.weamind.core.config import SettingsError
 from apps.weamind.core.metrics import Metrics
-from apps.weamind.core.processing_lock import (
-    ProcessingLock,
-    ProcessingLockService,
-    processing_lock_service,
-)
+from apps.weamind.core.processing_lock import ProcessingLockService, processing_lock_service
+from apps.weamind.core.turns import ProcessingLock
 from apps.weamind.line.events import Source as OurSource
 from apps.weamind.line.service import should_use_processing_lock
 from dibs import AsyncDibs

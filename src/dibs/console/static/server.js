@@ -10,7 +10,7 @@ const GROUPS = {
   cached: ["cached value", "cached values", "Nothing is cached."],
   others: ["other key", "other keys", "There is nothing else."],
 };
-const STATES = { held: "held", running: "running", done: "done", value: "cached", failed: "failure kept", loading: "loading", resting: "load failed", recorded: "last fire", new: "no fire yet", counter: "fence", version: "tag", denied: "hidden by the ACL" };
+const STATES = { held: "held", running: "running", done: "done", value: "cached", failed: "failure kept", loading: "loading", resting: "load failed", recorded: "last run", new: "no run yet", counter: "fence", version: "tag", denied: "hidden by the ACL" };
 
 const query = { group: "leases", order: "ends first", text: "", page: 1 };
 const drawn = new Map();

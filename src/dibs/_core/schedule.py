@@ -66,10 +66,7 @@ class _Field(NamedTuple):
         return set(range(begin, end + 1, step))
 
     def value(self, text: str) -> int:
-        """Return the number of *text*.
-
-        Raises ValueError if there is none, or it is out of range.
-        """
+        """Return the number of *text*. Raises ValueError if there is none in the range."""
         value = self.names.index(text) + self.least if text in self.names else _parsed_number(text)
         if not self.least <= value <= self.most:
             raise ValueError(text)
@@ -235,20 +232,14 @@ class Cron:
         return run
 
     def following(self, after: int) -> int:
-        """Return the first run after *after*.
-
-        Raises UsageError if there is none for fifty years.
-        """
+        """Return the first run after *after*. Raises UsageError if none is in fifty years."""
         run = self._search_from(after // 1000 + 1)
         if run is None:
             raise UsageError(f"the cron expression {self._expression!r} is never due again")
         return run * 1000
 
     def count(self, after: int, until: int) -> int:
-        """Return how many runs there are after *after*, up to *until*.
-
-        Not beyond `MOST_COUNTED`.
-        """
+        """Return how many runs come after *after*, up to *until*; `MOST_COUNTED` at most."""
         number = 0
         while number < MOST_COUNTED and (after := self.following(after)) <= until:
             number += 1
@@ -462,10 +453,7 @@ class ScheduleOptions:
         """How the key of the schedule is held during a run."""
 
     def rule(self, cron: str | None) -> DueRule:
-        """Return when the function is due.
-
-        Raises UsageError if not exactly one of *cron* and `every`.
-        """
+        """Return when it is due. Raises UsageError if not exactly one of *cron* and `every`."""
         if (cron is None) == (self.every is None):
             raise UsageError("pass either a cron expression or every=")
         if self.every is None:
@@ -546,10 +534,7 @@ def clock_offset(now: int, elapsed: int, server: int) -> int:
 
 
 def is_apart(offset: int) -> bool:
-    """Return whether a machine with this *offset* starts no runs.
-
-    Its clock, or the server's, is wrong.
-    """
+    """Return whether a machine with this *offset* starts no runs: one of the clocks is wrong."""
     return abs(offset) > MOST_APART_MS
 
 
@@ -675,10 +660,7 @@ def outcome_of(error: BaseException | None) -> str:
 
 
 def kept_ms(rule: DueRule, run: int) -> int:
-    """Return how long *run* is remembered.
-
-    Past the next run, and past a long time without machines.
-    """
+    """Return how long *run* is remembered: past the next one, and a time without machines."""
     return rule.following(run) - run + KEPT_MS
 
 

@@ -14,12 +14,12 @@ from ._core.done_table import DIALECTS, RefusedByTable, ddl, remaining, shown
 from ._core.inspection import (
     KEY_KINDS,
     MOST_SHOWN,
-    Fire,
     KeyInfo,
     KeyKind,
     Page,
     Permit,
     ReleaseOutcome,
+    ScheduledRun,
     ServerInfo,
     cut,
     exactly,
@@ -49,7 +49,7 @@ from ._core.options import (
     check_hold,
     takes,
 )
-from ._core.schedule import lease_name, next_fires
+from ._core.schedule import lease_name, next_runs
 from ._core.throttle import ThrottleKeywords, UsageOutcome
 from ._databases import NotOurs, open_in_django
 from ._forks import RenewedLock, fork_safe_lock
@@ -87,7 +87,6 @@ if TYPE_CHECKING:
         "ClaimOptions",
         "ClaimRequest",
         "Claiming",
-        "Fire",
         "Guard",
         "HoldKeywords",
         "How",
@@ -104,6 +103,7 @@ if TYPE_CHECKING:
         "RenewedLock",
         "Replay",
         "ResultWatch",
+        "ScheduledRun",
         "Seconds",
         "ServerInfo",
         "Signal",
@@ -133,7 +133,7 @@ if TYPE_CHECKING:
         "job_keys",
         "lease_name",
         "lend",
-        "next_fires",
+        "next_runs",
         "open_in_django",
         "printable",
         "refusal_in",

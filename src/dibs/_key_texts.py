@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 from ._internal_api import (
-    Fire,
     KeyInfo,
     Permit,
+    ScheduledRun,
     cut,
     is_shortened,
     lease_name,
@@ -110,8 +110,8 @@ def details(entry: KeyInfo, *, whole: bool) -> str:
             return f"of {_shown_owner(entry, whole=whole)}"
         case "permits":
             return counted(entry.taken, "permit")
-        case "schedule" if entry.fires:
-            return ended(entry.fires[0])
+        case "schedule" if entry.runs:
+            return ended(entry.runs[0])
         case "cached" if entry.took is not None:
             return f"load took {duration(entry.took)}"
         case "claim" | "done" if entry.note is not None:
@@ -120,12 +120,12 @@ def details(entry: KeyInfo, *, whole: bool) -> str:
             return ""
 
 
-def ended(fire: Fire) -> str:
+def ended(run: ScheduledRun) -> str:
     """`finished in 3.2 s`, `failed (ValueError) after 3 ms`, `skipped`."""
-    how, _, error = printable(fire.outcome).partition(":")
+    how, _, error = printable(run.outcome).partition(":")
     if how == "failed":
-        return f"failed ({error}) after {duration(fire.took)}"
-    return how if how == "skipped" else f"{how} in {duration(fire.took)}"
+        return f"failed ({error}) after {duration(run.took)}"
+    return how if how == "skipped" else f"{how} in {duration(run.took)}"
 
 
 HEADINGS = ("KEY", "WHAT", "HOLDER", "LEFT", "AGE", "SIZE", "DETAILS")
@@ -167,7 +167,7 @@ def as_object(entry: KeyInfo, *, whole: bool) -> JsonObject:
     fields["key"] = entry.key if whole else shown_key(entry, whole=False)
     fields["of"] = entry.of if whole or entry.of is None else _shown_owner(entry, whole=False)
     fields["note"] = entry.note if whole else None
-    fields["fires"] = [each._asdict() for each in entry.fires]
+    fields["runs"] = [each._asdict() for each in entry.runs]
     fields["waiters"] = [
         {**each._asdict(), "waited": _rounded(each.waited)} for each in entry.waiters
     ]
@@ -206,9 +206,9 @@ def facts(entry: KeyInfo, *, whole: bool) -> list[tuple[str, str]]:
     listed += [("permit", _said(permit)) for permit in entry.permits]
     if entry.taken > len(entry.permits):
         listed.append(("permit", f"… {entry.taken - len(entry.permits)} more"))
-    for fire in entry.fires:
-        late = f", {duration(fire.delay)} late" if fire.delay >= 1 else ""
-        listed.append(("fire", f"{_moment(fire)}: {ended(fire)} on {printable(fire.holder)}{late}"))
+    for run in entry.runs:
+        late = f", {duration(run.delay)} late" if run.delay >= 1 else ""
+        listed.append(("run", f"{_moment(run)}: {ended(run)} on {printable(run.holder)}{late}"))
     for waiter in entry.waiters:
         listed.append(("waits", f"{printable(waiter.holder)}, for {duration(waiter.waited)}"))
     return [(name, value) for name, value in listed if value]
@@ -260,23 +260,23 @@ def meaning(entry: KeyInfo) -> str:
 
 
 def is_new_schedule(entry: KeyInfo) -> bool:
-    """Whether it is the record of a schedule of which no fire is over."""
+    """Whether it is the record of a schedule of which no run is over."""
     return entry.kind == "schedule" and entry.state == "new"
 
 
 def _meaning_of_record(entry: KeyInfo) -> str:
     match entry.kind:
         case "schedule" if is_new_schedule(entry):
-            return "No fire is over yet: the schedule is new, or the server has lost its data."
-        case "schedule" if entry.fires:
-            last = f"The last fire that is over {ended(entry.fires[0])}, on {entry.holder}."
-            return " ".join([last, *_failed_before(entry.fires), *_next_fire(entry)])
+            return "No run is over yet: the schedule is new, or the server has lost its data."
+        case "schedule" if entry.runs:
+            last = f"The last run that is over {ended(entry.runs[0])}, on {entry.holder}."
+            return " ".join([last, *_failed_before(entry.runs), *_next_run(entry)])
         case "schedule":
-            return "The last fire that is over; its age is counted from that fire."
+            return "The last run that is over; its age is counted from that run."
         case "rate":
             return f"It counts calls; a whole burst is free again in {duration(entry.remaining)}."
         case "history":
-            return "The last fires of a schedule; `dibs why` shows them by the schedule's key."
+            return "The last runs of a schedule; `dibs why` shows them by the schedule's key."
         case "waiters":
             return "It notes who waits for a key, for people who look."
         case "fence":
@@ -289,15 +289,15 @@ def _meaning_of_record(entry: KeyInfo) -> str:
             return "Data of another program."
 
 
-def _failed_before(fires: Sequence[Fire]) -> list[str]:
-    failed = [each for each in fires[1:] if each.outcome.startswith("failed")]
+def _failed_before(runs: Sequence[ScheduledRun]) -> list[str]:
+    failed = [each for each in runs[1:] if each.outcome.startswith("failed")]
     if not failed:
         return []
-    number = f"{len(failed)} of the {len(fires) - 1} before it failed"
+    number = f"{len(failed)} of the {len(runs) - 1} before it failed"
     return [f"{number}, the last one of {_moment(failed[0])}."]
 
 
-def _next_fire(entry: KeyInfo) -> list[str]:
+def _next_run(entry: KeyInfo) -> list[str]:
     if entry.due is None:
         return []
     if entry.due >= 0:
@@ -305,8 +305,8 @@ def _next_fire(entry: KeyInfo) -> list[str]:
     return [f"The next one was due {duration(-entry.due)} ago, and is not over."]
 
 
-def _moment(fire: Fire) -> str:
-    return datetime.fromtimestamp(fire.at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+def _moment(run: ScheduledRun) -> str:
+    return datetime.fromtimestamp(run.at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def risk(entry: KeyInfo) -> str:
@@ -339,7 +339,7 @@ Alive = Literal["running", "stopped", "ended", "unknown"]
 """Whether the process of a holder is alive, as far as can be known from here."""
 _LAST = "scheduled-last:"
 GRACE = 60.0
-"""Seconds by which a fire is late before it is worth a look."""
+"""Seconds by which a run is late before it is worth a look."""
 
 
 class Place(NamedTuple):
@@ -353,7 +353,7 @@ class Place(NamedTuple):
 def places_of(key: str, typed: str) -> list[Place]:
     """Where *key*, a key of the server that ends with *typed*, belongs.
 
-    What a schedule keeps is found by the key of the schedule: its lease, and its last fire.
+    What a schedule keeps is found by the key of the schedule: its lease, and its last run.
     """
     prefix = key.removesuffix(typed)
     if not prefix.endswith(_LAST):
@@ -497,9 +497,9 @@ _LEFT = "Its key then stays until it expires."
 
 def _about_schedule(reason: Facts) -> list[str]:
     entry, lines = reason.entry, list[str]()
-    if entry.fires and entry.fires[0].outcome.startswith("failed"):
-        log = f"The traceback is in the log of {printable(entry.fires[0].holder)}"
-        lines.append(f"A fire that failed is not run again. {log}, of the logger dibs.")
+    if entry.runs and entry.runs[0].outcome.startswith("failed"):
+        log = f"The traceback is in the log of {printable(entry.runs[0].holder)}"
+        lines.append(f"A run that failed is not repeated. {log}, of the logger dibs.")
     if entry.due is not None and entry.due < -GRACE:
         running = shlex.quote(lease_name("".join(reason.place).encode()))
         lines.append(f"Unless a holder of {running} runs it now, no scheduler seems to run.")

@@ -24,7 +24,7 @@ Kind = Literal[
     "hit", "local_hit", "stale", "miss", "loaded", "waited", "reelected", "degraded",
     "rejected_write", "poison", "invalidated",
     "elected", "resigned", "deposed",
-    "fired", "finished", "failed", "missed", "clock_skew",
+    "started", "finished", "failed", "missed", "clock_skew",
     "passed", "throttled",
 ]  # fmt: skip
 
@@ -34,7 +34,8 @@ KINDS: frozenset[Kind] = frozenset(get_args(Kind))
 Listener = Callable[["Event"], object]
 
 Quantity = Literal["wait", "hold", "load", "run", "delay", "outage"]
-"""What is measured in seconds. wait: for other holders or loads. delay: from a fire to its run."""
+"""What is measured in seconds. wait: for other holders or loads. delay: from when a run
+was due until it began."""
 
 
 class Measure(NamedTuple):
@@ -88,7 +89,7 @@ MEASURES: dict[Kind, Measure] = {
     "elected": Measure(INFO, "waited", answered=None, grants=True, is_long=True),
     "resigned": Measure(INFO, "held", is_long=True),
     "deposed": Measure(WARNING, "held", is_long=True),
-    "fired": Measure(INFO, "delay", "delay", answered=None, grants=True, is_long=True),
+    "started": Measure(INFO, "delay", "delay", answered=None, grants=True, is_long=True),
     "finished": Measure(INFO, "took", "run"),
     "failed": Measure(WARNING, "took", "run"),
     "missed": Measure(WARNING),
@@ -199,9 +200,9 @@ class Event:
     at: float
     """Wall-clock seconds since the epoch."""
     guarded: bool | None = None
-    """acquired, claimed, released, detached, resumed, elected, fired, passed: False when the store
-    was out and the policy let it through. outage: True when the call was refused, as the policy
-    "closed" says."""
+    """acquired, claimed, released, detached, resumed, elected, started, passed: False when the
+    store was out and the policy let it through. outage: True when the call was refused, as the
+    policy "closed" says."""
     waited: float | None = None
     """acquired, busy, passed, waited, claimed, resumed, replayed, duplicate, elected: seconds spent
     waiting for others."""
@@ -216,7 +217,7 @@ class Event:
     source: Source | None = None
     """duplicate, replayed, mismatch: "table" where the database of `within` has answered."""
     fence: int | None = None
-    """acquired, resumed, elected, resigned, deposed, fired: the fence, where one was asked for."""
+    """acquired, resumed, elected, resigned, deposed, started: the fence, if one was asked for."""
     cause: str | None = None
     """outage, lost, leaked, degraded, rejected_write, failed, clock_skew: why, as a code that does
     not change: "silent", "refused" … recovered: what the outage began with. completed: "expired",
@@ -230,6 +231,6 @@ class Event:
     """loaded, degraded: seconds that the load took. finished, failed: that a scheduled function
     ran."""
     delay: float | None = None
-    """fired: seconds after its scheduled time."""
+    """started: seconds after its scheduled time."""
     count: int | None = None
-    """missed: how many fires were not run."""
+    """missed: how many runs did not take place."""

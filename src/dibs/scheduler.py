@@ -69,7 +69,7 @@ def _run_until_signal(dibs: Dibs | AsyncDibs, drain: float) -> int:
 async def _run_tasks(dibs: AsyncDibs, drain: float) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
-    _on_signals(lambda: loop.call_soon_threadsafe(stopped.set))  # first: a fire may be due now
+    _on_signals(lambda: loop.call_soon_threadsafe(stopped.set))  # first: a run may be due now
     async with dibs, dibs.scheduler(drain=drain):
         await stopped.wait()
 
@@ -77,7 +77,7 @@ async def _run_tasks(dibs: AsyncDibs, drain: float) -> None:
 def _run_threads(dibs: Dibs, drain: float) -> None:
     # Its `put` may be called by a signal handler, in the middle of `get`.
     stopped: queue.SimpleQueue[bool] = queue.SimpleQueue()
-    _on_signals(lambda: stopped.put(True))  # first: a fire may be due now
+    _on_signals(lambda: stopped.put(True))  # first: a run may be due now
     with dibs, dibs.scheduler(drain=drain):
         stopped.get()
 

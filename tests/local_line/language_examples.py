@@ -1,4 +1,4 @@
-"""The smallest bot in Go, Ruby, PHP and Java, on its standard library: `make test-line-bots`.
+"""The smallest bot in Go, Ruby, PHP and Java, on its standard library: `pytest tests/local_line/language_examples.py`.
 
 Not part of `make test`: their compilers and interpreters take more room than everything else.
 """

@@ -1,4 +1,4 @@
-"""Node bots on LINE's own SDK, `@line/bot-sdk`, and on `linebot` from npm: `make test-line-bots`.
+"""Node bots on LINE's own SDK, `@line/bot-sdk`, and on `linebot` from npm: `pytest tests/local_line/node_examples.py`.
 
 Not part of `make test`: it needs a registry of npm packages besides the one of Python's.
 """

@@ -47,9 +47,9 @@ _NAME = "the server"
 _NOT_HELD = {
     "cached": "this key is a cached value, which has no holder; invalidate it instead",
     "fence": "this key counts fences; without it an old fence could be taken for a new one",
-    "schedule": "this key records the last fire of a schedule; release the schedule's own key",
+    "schedule": "this key records the last run of a schedule; release the schedule's own key",
     "rate": "this key counts calls, and has no holder; DEL lets a whole burst through again",
-    "history": "this key has the last fires of a schedule, and no holder",
+    "history": "this key has the last runs of a schedule, and no holder",
     "waiters": "this key lists the waiters of another one, and has no holder",
     "tag": "this key is the version of a tag; invalidate the tag instead",
     "foreign": "this key is data of another program; delete it with the tools of that program",

@@ -1,4 +1,16 @@
-"""Cached values: entries, their ages, their tags, and copies in this process."""
+"""Cached values: entries, their ages, their tags, and copies in this process.
+
+A delete during a load:
+
+    0.0  P1 finds no value. `cache_lock` puts a mark where the value will be and gives P1 the lock.
+    0.1  P1 reads the database: the old price.
+    0.2  P2 writes the new price, and deletes the value (a plain `DEL` does): the mark is gone.
+    0.3  P1 stores: `cache_store` finds no mark, and does not keep the old price. Its callers get
+         it; those that came after 0.0 ask once more, because the `as_of` of the load is older.
+    0.4  P3 finds no value, and loads the new price.
+
+A lock without a mark would store the old price at 0.3, for the whole of its ttl.
+"""
 
 import inspect
 import math

@@ -57,11 +57,11 @@ SENTENCES = {
     "wait_over": "the wait for a load in another process timed out",
     "foreign_lock": "another program has the lock of the load",
     "superseded": "the value was deleted or loaded elsewhere meanwhile",
-    # Why a fire of a scheduled function failed.
+    # Why a run of a scheduled function failed.
     "raised": "the function raised an exception",
     "lease_lost": "its lease was lost; another machine takes over",
     "stopped": "the scheduler was stopped; another machine takes over",
-    # Why a machine runs no fires: clock_skew.
+    # Why a machine starts no runs: clock_skew.
     "clock": "the clock of this machine differs from the server's",
     OTHER: "an error without a specific code",
 }

@@ -8,7 +8,7 @@ A claim is a lease whose value also says what was submitted and when:
     dibs1 json - 1731640000.123 0.205                 below it the result, framed as cached values
     {"order": 17}                                     are
 
-The end is one decision for submissions, jobs and fires; the caller does the I/O:
+The end is one decision for submissions, jobs and runs; the caller does the I/O:
 
 1. `left_by`: how the body ended, and what was chosen for that → what is left.
 2. `first_write`, `next_write`: what is left, and what each write has met → the next write, or the
@@ -243,13 +243,13 @@ def left_by(
 ) -> Left:
     """What work leaves that ended so. *lost*: its lease had expired, by the local clock.
 
-    A job or a fire whose lease was lost is not done, however it ended: another machine may have it.
+    A job or a run whose lease was lost is not done, however it ended: another machine may have it.
     """
     if how == "handed_over":
         return "untouched"
     if how == "released" or (work != "submission" and lost):
         return "nothing"
-    if work == "fire" and how == "cancelled":  # its machine stops: another one runs it
+    if work == "run" and how == "cancelled":  # its machine stops: another one runs it
         return "nothing"
     kept = after if how == "returned" else on_error
     if kept == "release":
@@ -257,9 +257,9 @@ def left_by(
     return "result" if kept == "replay" and has_result else "done"
 
 
-def is_fire_over(how: How, *, lost: bool) -> bool:
-    """Whether a fire is recorded as over; else another machine runs it."""
-    return left_by(how, "hold", "hold", work="fire", lost=lost) == "done"
+def is_run_over(how: How, *, lost: bool) -> bool:
+    """Whether a run is recorded as over; else another machine runs it."""
+    return left_by(how, "hold", "hold", work="run", lost=lost) == "done"
 
 
 # ---- how work ends: how it is written

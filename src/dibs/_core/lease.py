@@ -66,8 +66,7 @@ class GuardedBody(Protocol):
 class LeaseState:
     """A key that this process has taken: until when, and whether it still has it.
 
-    Whether it is lost is decided by the local clock: at the moment it was asked for plus its ttl,
-    unless a renewal was confirmed, whether or not the server answers.
+    By the local clock it is lost a ttl after it was asked for, unless a renewal was confirmed.
     """
 
     # All fields are set for every lease: a default of the class would be read slower than this.
@@ -80,10 +79,13 @@ class LeaseState:
     def __init__(self, call: HoldCall, token: bytes, since: float) -> None:
         self.call = call
         self.token = token
+        """The value of the key: what proves, at each change, that it is ours."""
         self.entry = call.key if call.options.limit is None else token
         """Its name in the table of leases: a process may have several permits of one key."""
         self.since = self.confirmed_at = since
+        """When it was asked for, and when the server last confirmed it."""
         self.deadline = since + call.options.ttl
+        """When it is lost, unless a renewal is confirmed before."""
         self.stays_until = 0.0
         """With `at_least`: until when the key stays taken."""
         self.asked_until = 0.0
@@ -91,9 +93,11 @@ class LeaseState:
         self.elsewhere = 0.0
         """How long it was held before it was continued here, in seconds."""
         self.fence: int | None = None
+        """Grows with each holder of the key; None: none was asked for."""
         self.successor: bytes | None = None
         """What the value of the key is being changed to; whether that was done is not known yet."""
         self.body: GuardedBody | None = None
+        """What is stopped when it is lost: a task with `cancel`; None: nothing can be stopped."""
         self.home: Unit | None = None
         """The unit of work with which it ends, if that is not the one around its end."""
         self.guarded = True
@@ -101,12 +105,13 @@ class LeaseState:
         self.is_over = False
         """Released, completed, dropped or (in a forked child) the parent's."""
         self.is_lost = False
+        """It expired, or the key has another value: found out before it was released."""
         self.is_undelivered = False
         """The store was out when it was released."""
         self.is_kept = False
         """It was released, but its key stays taken for the rest of its `at_least`."""
         self.is_detached = False
-        """It was handed over: another process continues it, and it is not renewed until then."""
+        """It was handed over by its token; see `is_lent` for whether it is still renewed here."""
 
     def continued(self, call: HoldCall, now: float) -> "LeaseState":
         """The same lease for *call*, after it was released inside a unit of work."""
@@ -185,13 +190,9 @@ def _acquire_by_script(key: bytes, token: bytes, ttl_ms: int) -> Request:
 
 
 def fenced_request(key: bytes, prefix: bytes, token: bytes, ttl_ms: int) -> Request:
-    """Acquire the key, with a fence that is greater than every earlier one.
-
-    *prefix*: what the key that counts them begins with.
-    """
-    life_ms = _FENCE_MS
-    fence_key = companion_key(prefix, key)
-    script = run_script("hold_acquire_fenced", [key, fence_key], token, ttl_ms, life_ms)
+    """Acquire the key, with a fence greater than every earlier one. *prefix*: of the counter."""
+    keys = [key, companion_key(prefix, key)]
+    script = run_script("hold_acquire_fenced", keys, token, ttl_ms, _FENCE_MS)
     return Request(script + pack("PTTL", key), 2, key)
 
 

@@ -96,12 +96,14 @@ class Multiplexer(Circuit, Generic[C]):
     def __init__(self, budget: float) -> None:
         super().__init__()
         self.current: C | None = None
+        """The connection on which requests are written; None: there is none."""
         self.superseded: set[C] = set()
         """Connections that the server cannot be asked to end, and whose requests were repeated
         elsewhere. They may still deliver them."""
         self.backlog: list[Pending] = []
         """Requests that wait for a connection."""
         self._silence = TimeLimit(budget)
+        """How long nothing has come, although something is unanswered."""
         self._seen: Pending | None = None
         """The oldest written request at the last look."""
         self._end = self._delivered = 0

@@ -17,7 +17,7 @@ OnLate = Literal["ignore", "raise"]
 After = Literal["release", "hold", "replay"]
 OnError = Literal["release", "hold"]
 OnCancel = Literal["continue", "stop"]
-Work = Literal["submission", "job", "fire"]
+Work = Literal["submission", "job", "run"]
 """What ends: only a submission counts as done whose lease was lost."""
 
 MOST_PERMITS = 100_000

@@ -2,6 +2,20 @@
 
 A request is bytes ready for the wire, and how many replies will come back. On a connection that
 many tasks share, a request is pending until its replies have come: in order.
+
+A late copy, with a budget of 0.25 s:
+
+    0.000  `SET k token NX GET PX 5000` is written on connection A; the network holds it back.
+    0.125  Half the budget, and no byte: connection B opens. It begins with `CLIENT KILL ID A`;
+           then come the same bytes. The server answers on B: the key is ours.
+    0.300  The network delivers the first copy. The server has ended A and never reads it.
+
+Where a server cannot end A (a proxy, a user without the right), A is kept as superseded:
+
+    0.300  The first copy is executed while the key is ours: the reply is our own token. No harm.
+    0.400  We release on B, and the release is written on A as well, behind the first copy.
+    0.500  Or the first copy arrives only now, and takes the free key: the release behind it, with
+           the same token, deletes it again.
 """
 
 import re

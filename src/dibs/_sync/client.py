@@ -321,7 +321,7 @@ class Dibs(Caching, Counting):
         """Run a function by the clock, each time on one machine: `@dibs.scheduled("0 3 * * *", …)`.
 
         The function is returned unchanged, and runs while a `scheduler()` does. It takes no
-        argument, or one that is called `fire`.
+        argument, or one that is called `run`.
 
         Args:
             cron: Five fields, or six with seconds first. None: pass `every`.

@@ -1,5 +1,19 @@
 # Generated from src/dibs/_async/renewer.py by unasync.py – do not edit.
-"""Keeps leases alive: one timer for all of them, renewals that are due together in one write."""
+"""Keeps leases alive: one timer for all of them, renewals that are due together in one write.
+
+A lease of 6 s that ends while its renewal is on the way:
+
+    0.0  The acquire is written, and its reply says that the key is ours: until 6.0 by our clock,
+         the time of the request plus the ttl. The server counts from a later moment.
+    2.0  A third of the ttl: the renewal is written, and the server falls silent.
+    2.5  A twelfth later it is tried again, and again, as long as the store is out.
+    5.9  The server executes a renewal: it holds the key for us until 11.9. The reply is delayed.
+    6.0  No renewal was confirmed, so the lease is lost: `lost` is True, and a task is cancelled.
+         No other process has the key yet; it looks here as if no renewal had ever arrived.
+    6.1  The reply comes. A lease that is lost stays lost, as its body was stopped for it.
+
+A reply before 6.0 would have moved the end to 11.9 at most, counted from when it was asked for.
+"""
 
 import contextlib
 import functools

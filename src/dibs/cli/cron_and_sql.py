@@ -5,38 +5,38 @@ import time
 from datetime import UTC
 from typing import Any
 
-from .._internal_api import DIALECTS, cron_words, ddl, next_fires
+from .._internal_api import DIALECTS, cron_words, ddl, next_runs
 from .program import make_parser
 from .terminal import default_terminal
 
-# ---- dibs schedule: when a cron expression fires next
+# ---- dibs schedule: when a cron expression is due next
 
 
 def schedule_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command to *parser*."""
     parser.add_argument("cron", help="five fields, or six with seconds first; or @daily …")
     parser.add_argument("--timezone", default="UTC", help="such as Asia/Taipei; default: UTC")
-    parser.add_argument("--count", type=int, default=5, help="how many fires; default: 5")
+    parser.add_argument("--count", type=int, default=5, help="how many runs; default: 5")
     parser.add_argument("--json", action="store_true", help="print JSON, see the documentation")
 
 
 def schedule(args: argparse.Namespace) -> int:
-    """Print the next fires.
+    """Print the next runs.
 
     Raises UsageError if it is no cron expression, or there is no such zone.
     """
     terminal = default_terminal()
-    fires = next_fires(args.cron, args.timezone, int(time.time() * 1000), min(args.count, 1000))
+    runs = next_runs(args.cron, args.timezone, int(time.time() * 1000), min(args.count, 1000))
     if args.json:
-        terminal.json({"fires": [fire.isoformat() for fire in fires]})
+        terminal.json({"runs": [run.isoformat() for run in runs]})
         return 0
     terminal.say(cron_words(args.cron))
     now = time.time()
-    for fire in fires:
-        in_utc = fire.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-        there = f"{fire.strftime('%a')} {fire.isoformat(' ')}"
-        when = f"in {until(fire.timestamp() - now)}"
-        is_utc = not fire.utcoffset()
+    for run in runs:
+        in_utc = run.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        there = f"{run.strftime('%a')} {run.isoformat(' ')}"
+        when = f"in {until(run.timestamp() - now)}"
+        is_utc = not run.utcoffset()
         terminal.line(f"{there}  {when}" if is_utc else f"{there}  {in_utc}  {when}")
     return 0
 

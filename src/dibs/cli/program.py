@@ -39,7 +39,7 @@ COMMANDS = (
     Command("release", "free a key that is stuck", "dibs.cli.keys"),
     Command("invalidate", "delete a cached value, or all with a tag", "dibs.cli.keys"),
     Command("run", "run a program while no other machine does", "dibs.cli.running"),
-    Command("schedule", "when a cron expression fires next", "dibs.cli.cron_and_sql"),
+    Command("schedule", "when a cron expression is due next", "dibs.cli.cron_and_sql"),
     Command("doctor", "examine the server; a fix for each finding", "dibs.doctor"),
     Command("console", "what the server holds, as a page in a browser", "dibs.console.command"),
     Command("sql", "print SQL for the table of within=", "dibs.cli.cron_and_sql"),

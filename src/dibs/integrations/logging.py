@@ -41,7 +41,7 @@ class LoggingListener:
     """Writes each event to *logger* (default: "dibs.events").
 
     WARNING is for what needs attention (outage, lost, leaked …), INFO for what happens now and then
-    (recovered, elected, fired …), DEBUG for everything else.
+    (recovered, elected, started …), DEBUG for everything else.
 
     Args:
         level: Less important events are not written, whatever the level of the logger.

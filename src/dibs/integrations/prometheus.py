@@ -139,7 +139,7 @@ class PrometheusListener(Tally):
                 series.add.append(unguarded.inc)
             if not measure.is_long:
                 metrics.durations["hold"].labels(name)
-        if kind == "fired":
+        if kind == "started":
             metrics.missed.labels(name)
         if kind in _LEADS:
             leader, leads = metrics.leader.labels(name), _LEADS[kind]
@@ -262,7 +262,7 @@ class _Metrics:
         self.outage = gauge("outage", "1 while Redis is unavailable.", "livemax")
         self.out = counter("outage_seconds", "Total duration of past outages.")
         self.leader = gauge("leader", "1 while this process is the leader.", "livesum", "name")
-        self.missed = counter("scheduled_missed", "Fires that were not run.", "name")
+        self.missed = counter("scheduled_missed", "Runs that were missed.", "name")
         text = "When a scheduled function last returned in this process."
         self.succeeded = gauge("scheduled_success_timestamp_seconds", text, "max", "name")
         self.durations = {
@@ -273,7 +273,7 @@ class _Metrics:
                 "scheduled_seconds", "Time that scheduled functions ran, also those that failed."
             ),
             "delay": durations(
-                "scheduled_delay_seconds", "Time from the fire of a function to its run."
+                "scheduled_delay_seconds", "Time from when a function was due to its run."
             ),
         }
         others = [each for each in vars(self).values() if isinstance(each, Counter | Gauge)]

@@ -18,7 +18,7 @@ from .lease import release_request
 from .lease_value import holder_in, is_cooling, note_in, parts_of, secret_of, worker_in
 from .request import ErrorReply, OddReply, Reply, Request, pack
 from .schedule import KEPT_MS, NEW, read_last, records_key
-from .schedule import read_record as read_fire
+from .schedule import read_record as read_run
 from .tracking import WaitingProcess, notes_request, read_notes
 
 KeyKind = Literal[
@@ -35,7 +35,7 @@ DONE = "-done"
 _SECRET = re.compile(rb"(?:dibs1 done )?([0-9a-f]{16,}-[0-9a-f]+)(?:~\d+)?[@ ]")
 _PERSONAL = re.compile(r"~[0-9a-f]{8}")
 _COUNTER = re.compile(rb"\d{1,18}")
-_FIRE = re.compile(rb"\d{12,15} ")
+_RUN = re.compile(rb"\d{12,15} ")
 _VERSION = re.compile(rb"[0-9a-f]{16}")
 
 
@@ -47,8 +47,8 @@ class Permit(NamedTuple):
     token_hint: str | None
 
 
-class Fire(NamedTuple):
-    """A fire of a schedule that is over."""
+class ScheduledRun(NamedTuple):
+    """A run of a schedule that is over."""
 
     at: float
     """When it was due, in seconds since the epoch."""
@@ -72,15 +72,15 @@ class KeyInfo(NamedTuple):
     state: str
     """lease: held, or cooling (released, and kept by at_least); permits: held; claim: running;
     done: done; cached: value, failed or loading; lock: loading or resting (a load has just
-    failed); schedule: recorded, or new (no fire is over yet); history: fires; rate: counting;
+    failed); schedule: recorded, or new (no run is over yet); history: runs; rate: counting;
     waiters: waiting; fence: counter; tag: version; foreign: the type that the server names, or
     denied (by the ACL)."""
     remaining: float | None = None
     """Seconds that the server keeps it; None: for ever."""
     holder: str | None = None
-    """lease, claim, lock: who has it; schedule: who recorded the last fire, or the beginning."""
+    """lease, claim, lock: who has it; schedule: who recorded the last run, or the beginning."""
     age: float | None = None
-    """Seconds since it was claimed, loaded or fired (by its holder's clock); None: not known."""
+    """Seconds since it was claimed, loaded or started (by its holder's clock); None: not known."""
     size: int | None = None
     """Bytes of the value; None: it is no string."""
     token_hint: str | None = None
@@ -101,11 +101,11 @@ class KeyInfo(NamedTuple):
     """cached: how long its load took, in seconds."""
     of: str | None = None
     """lock, fence, waiters: the key to which it belongs."""
-    fires: tuple[Fire, ...] = ()
-    """schedule: the last fires that are over, the latest first; 50 where one key was asked for,
+    runs: tuple[ScheduledRun, ...] = ()
+    """schedule: the last runs that are over, the latest first; 50 where one key was asked for,
     else the last one."""
     due: float | None = None
-    """schedule: seconds until the fire after the last one that is over; negative: it is late."""
+    """schedule: seconds until the run after the last one that is over; negative: it is late."""
     waiters: tuple[WaitingProcess, ...] = ()
     """Processes that wait for the key, the longest first. Only where one key was asked for."""
     worker: str | None = None
@@ -214,8 +214,8 @@ def _classified_key(namespace: str, key: str, reading: KeyReading, now: float) -
             return entry._replace(due=_due_in(entry))
         case [int(), list()] if key.startswith("fences:") and (whose := _owner_key(namespace, key)):
             return KeyInfo(key, "fence", "counter", remaining, of=whose)
-        case [int(), list()] if key.startswith("fires:") and (whose := _owner_key(namespace, key)):
-            return KeyInfo(key, "history", "fires", remaining, of=whose)
+        case [int(), list()] if key.startswith("runs:") and (whose := _owner_key(namespace, key)):
+            return KeyInfo(key, "history", "runs", remaining, of=whose)
         case [int(count), list()] if key.startswith("waiting:") and (
             whose := _owner_key(namespace, key)
         ):
@@ -244,7 +244,7 @@ def _string_entry(namespace: str, key: str, head: bytes, now: float) -> KeyInfo:
     hint = token_hint(head)
     if hint is not None:
         return _held_entry(namespace, key, head, hint, now)
-    if key.startswith("scheduled-last:") and _FIRE.match(head):
+    if key.startswith("scheduled-last:") and _RUN.match(head):
         return _schedule_entry(key, head, now)
     whose = _owner_key(namespace, key)
     if whose is not None and key.startswith("fence:") and _COUNTER.fullmatch(head):
@@ -260,35 +260,35 @@ def _string_entry(namespace: str, key: str, head: bytes, now: float) -> KeyInfo:
 
 
 def _schedule_entry(key: str, head: bytes, now: float) -> KeyInfo:
-    """The last fire of a schedule that is over; or that it is new, and none is."""
+    """The last run of a schedule that is over; or that it is new, and none is."""
     who = head.removesuffix(NEW).split(b" ")[1].decode(errors="replace")
     if head.endswith(NEW):
         return KeyInfo(key, "schedule", "new", holder=who)
-    fired = (read_last(head) or 0) / 1000
-    fires = _recorded_runs([head], now)
-    return KeyInfo(key, "schedule", "recorded", holder=who, age=_age_at(fired, now), fires=fires)
+    started = (read_last(head) or 0) / 1000
+    runs = _recorded_runs([head], now)
+    return KeyInfo(key, "schedule", "recorded", holder=who, age=_age_at(started, now), runs=runs)
 
 
 def _due_in(entry: KeyInfo) -> float | None:
-    """When the next fire is due: a record is kept for that time and `KEPT_MS`, from its end on."""
-    if not entry.fires or entry.remaining is None:
+    """When the next run is due: a record is kept for that time and `KEPT_MS`, from its end on."""
+    if not entry.runs or entry.remaining is None:
         return None
-    last = entry.fires[0]
+    last = entry.runs[0]
     return entry.remaining - KEPT_MS / 1000 - last.delay - last.took
 
 
-def _recorded_runs(values: list[Reply], now: float) -> tuple[Fire, ...]:
-    """Records of fires, the latest first; those of an older version say less."""
-    records = [read_fire(each) for each in values if isinstance(each, bytes)]
-    fires = sorted([each for each in records if each is not None and each.run], reverse=True)
+def _recorded_runs(values: list[Reply], now: float) -> tuple[ScheduledRun, ...]:
+    """Records of runs, the latest first; those of an older version say less."""
+    records = [read_run(each) for each in values if isinstance(each, bytes)]
+    runs = sorted([each for each in records if each is not None and each.end], reverse=True)
     return tuple([
-        Fire(
-            each.fire / 1000, each.run.holder, each.run.outcome,
-            max(each.run.began - each.fire, 0) / 1000, each.run.took_ms / 1000,
-            _age_at(each.fire / 1000, now),
+        ScheduledRun(
+            each.run / 1000, each.end.holder, each.end.outcome,
+            max(each.end.began - each.run, 0) / 1000, each.end.took_ms / 1000,
+            _age_at(each.run / 1000, now),
         )
-        for each in fires
-        if each.run is not None
+        for each in runs
+        if each.end is not None
     ])  # fmt: skip
 
 
@@ -396,7 +396,7 @@ def _with_companions(entry: KeyInfo, replies: list[Reply]) -> KeyInfo:
     waiters = read_notes(notes, read_time(time))
     entry = entry._replace(fence=number, loading=loading or entry.loading, waiters=waiters)
     if entry.kind == "schedule" and isinstance(records, list):
-        entry = entry._replace(fires=_recorded_runs(records, read_time(time)) or entry.fires)
+        entry = entry._replace(runs=_recorded_runs(records, read_time(time)) or entry.runs)
     if entry.kind == "lease" and entry.fence is not None:
         return entry._replace(age=_age_at(entry.fence / 1e6, read_time(replies[0])))
     return entry
@@ -535,7 +535,7 @@ def companions_request(namespace: str, key: bytes) -> Request:
     """
     fence, lock = companion_key(f"{namespace}fence:".encode(), key), load_lock_key(namespace, key)
     words = pack("TIME") + pack("GETRANGE", fence, 0, 31) + pack("GETRANGE", lock, 0, HEAD - 1)
-    records = pack("ZRANGE", records_key(f"{namespace}fires:".encode(), key), 0, -1)
+    records = pack("ZRANGE", records_key(f"{namespace}runs:".encode(), key), 0, -1)
     return Request(words + notes_request(namespace, key) + records, 5, key)
 
 

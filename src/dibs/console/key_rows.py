@@ -483,7 +483,7 @@ def _row_facts(row: SurveyRow, now: float, *, keys: bool, release: bool) -> dict
         "age": None if entry.age is None else entry.age + since, "size": entry.size,
         "note": entry.note if keys else None, "fence": entry.fence, "count": entry.taken,
         "loading": entry.loading, "took": entry.took,
-        "ended": ended(entry.fires[0]) if entry.fires else None, "used": entry.used,
+        "ended": ended(entry.runs[0]) if entry.runs else None, "used": entry.used,
         "due": None if entry.due is None else entry.due - since,
         "of": entry.of if keys or entry.of is None else cut(shorten(entry.of)),
         "seen": entry.token_hint if release and entry.kind in RELEASED else None,

@@ -94,7 +94,7 @@ function remember(templates, at) {
   for (const each of templates) {
     const looks = history.get(each.name) ?? [];
     const last = looks.at(-1);
-    const total = sum(each, "acquired", "claimed", "elected", "fired", "busy", "duplicate", "replayed", "mismatch", "hit", "local_hit", "stale", "miss");
+    const total = sum(each, "acquired", "claimed", "elected", "started", "busy", "duplicate", "replayed", "mismatch", "hit", "local_hit", "stale", "miss");
     const rate = last && at > last.at ? Math.max(total - last.total, 0) / (at - last.at) : 0;
     looks.push({ at, total, rate });
     history.set(each.name, looks.slice(-LOOKS));

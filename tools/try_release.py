@@ -1,4 +1,4 @@
-"""`python -m tools.try_release --uv .tools/bin/uv`: upload dist/ to a registry on this machine, and use what it then offers.
+"""Upload dist/ to a registry on this machine, and use what it then offers.
 
 The registry is pypiserver, in its own environment. Each distribution is installed from it into a
 clean environment, and the examples of the page that it shows for dibs are run in order.

@@ -1,4 +1,4 @@
-"""Write the verdicts about other middlewares into packages/dibs-torture/MANUAL.md: `tools/write_verdicts.py`.
+"""Write the verdicts about other middlewares into packages/dibs-torture/MANUAL.md.
 
 They are tried as `python -m dibs_torture` tries them; the table stands between two marks.
 """

@@ -119,7 +119,7 @@ def test_a_run_that_failed_says_what_becomes_of_it(valkey: Server) -> None:
         with dibs.scheduler():
             assert failed.wait(60)
     said = run(valkey.url, "why", "report:nightly", "--namespace", "shop:").out
-    assert "failed (ValueError) after" in said and "is not run again" in said
+    assert "failed (ValueError) after" in said and "is not repeated" in said
     assert f"the log of {socket.gethostname()}:{os.getpid()}" in said
     assert "left" not in said and "disk full" not in said
 

@@ -35,6 +35,10 @@ SCRIPTS = (
     "throttle",
     "quota",
     "window",
+    "stream_begin",
+    "stream_resume",
+    "stream_append",
+    "stream_end",
 )
 
 
@@ -244,6 +248,9 @@ _PROBES = {
     "ZREMRANGEBYSCORE": pack("zremrangebyscore", _PROBE, 1, 1),
     "ZSCORE": pack("zscore", _PROBE, "-"),
     "PEXPIREAT": pack("pexpireat", _PROBE, 1),
+    "GETRANGE": pack("getrange", _PROBE, 0, 0),
+    "SETRANGE": pack("setrange", _PROBE, 0, ""),
+    "STRLEN": pack("strlen", _PROBE),
     "CLIENT INFO": pack("client", "info"),
     # All that is asked for later; there is no such client.
     "CLIENT KILL": pack("client", "kill", "id", 2**63 - 1, "addr", "-", "laddr", "-"),
@@ -252,11 +259,17 @@ NO_OP = Request(_PROBES["GET"], 1, b"")
 """A request that every server answers and that changes nothing."""
 _AFTER_PERMIT = ("ZRANGE", "ZREM", "ZREMRANGEBYSCORE", "ZSCORE", "PEXPIREAT")
 """What is needed once a permit is taken; without the others of its script none is."""
-_ALWAYS = ("GET", "DEL", "PTTL", "PEXPIRE", "EVAL", "CLIENT TRACKING", *_AFTER_PERMIT)
+_OF_ITEMS = ("GETRANGE", "SETRANGE", "STRLEN")
+"""What only streams need."""
+_ALWAYS = (
+    *("GET", "DEL", "PTTL", "PEXPIRE", "EVAL", "CLIENT TRACKING"), *_AFTER_PERMIT, *_OF_ITEMS
+)  # fmt: skip
 _ENDING = ("CLIENT INFO", "CLIENT KILL")
 """What is needed to have a connection ended: a right that few users need to give."""
 
-Use = Literal["renew", "complete", "load", "tag", "fence", "limit", "throttle", "window"]
+Use = Literal[
+    "renew", "complete", "load", "tag", "fence", "limit", "throttle", "window", "stream"
+]  # fmt: skip
 _NEEDS: dict[Use, tuple[str, tuple[str, ...]]] = {
     "renew": ("renew a lease", ("EVAL", "GET", "PEXPIRE")),
     "complete": ("keep the outcome of a claim", ("EVAL", "GET")),
@@ -265,11 +278,12 @@ _NEEDS: dict[Use, tuple[str, tuple[str, ...]]] = {
     "fence": ("take a key with a fence", ("EVAL", "GET")),
     "throttle": ("count calls", ("EVAL", "GET")),
     "window": ("count calls exactly", ("EVAL", "ZRANGE", "ZREM", "ZREMRANGEBYSCORE", "ZSCORE")),
+    "stream": ("share a stream", ("EVAL", "GET", "DEL", "PTTL", "PEXPIRE", *_OF_ITEMS)),
     "limit": ("take one of several permits of a key", ("EVAL", *_AFTER_PERMIT)),
 }
 _KEPT_ALIVE: tuple[Use, ...] = ("complete", "load")
 """Claims and loads are renewed."""
-_BY_SCRIPT: tuple[Use, ...] = ("load", "tag", "fence", "limit", "throttle", "window")
+_BY_SCRIPT: tuple[Use, ...] = ("load", "tag", "fence", "limit", "throttle", "window", "stream")
 """What no single command of any server does."""
 _SEE = 'see "What the server must allow" in docs/reference/targets.md'
 

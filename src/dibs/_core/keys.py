@@ -512,6 +512,12 @@ def checked_paths(given: object, option: str = "payload") -> tuple[str, ...]:
     return cast("tuple[str, ...]", paths)
 
 
+GENERATOR = (
+    "a generator runs item by item, when the call has long returned: to share what it yields and "
+    "keep it, use streamed; to guard it, hold or claim the key in its body"
+)
+
+
 def function_error(function: object, otherwise: str) -> str:
     """What is wrong with a *function* that a decorator cannot wrap."""
     if isinstance(function, classmethod | staticmethod):

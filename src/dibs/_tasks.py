@@ -18,7 +18,7 @@ import redis.asyncio as redis
 
 from ._core.cache import refuse_cycle
 from ._core.causes import cause_for
-from ._core.keys import GENERATOR, function_error
+from ._core.keys import function_error
 from ._locks import Signal as ThreadSignal
 from ._locks import start_thread
 from ._system import monotonic
@@ -44,7 +44,6 @@ __all__ = [
     "Transport",
     "WorkQueue",
     "check_function",
-    "check_generator",
     "current_flight",
     "current_loop",
     "current_task",
@@ -53,7 +52,6 @@ __all__ = [
     "gather",
     "gather_until",
     "hand_over",
-    "in_context",
     "is_cancellation",
     "mark_coroutine",
     "maybe_await",
@@ -73,10 +71,6 @@ KIND = "asyncio"
 current_task = asyncio.current_task
 _WRONG_KIND = (
     "AsyncDibs wraps async functions; plain ones need a Dibs, and a class cannot be wrapped"
-)
-_NO_GENERATOR = (
-    "streamed wraps async generators: async def with yield. A plain generator needs a Dibs; for a "
-    "function that returns its result, use cached"
 )
 
 
@@ -685,21 +679,8 @@ must_await = _MustAwait
 
 def check_function(function: Callable[..., Any]) -> None:
     """UsageError: a decorator cannot wrap *function*."""
-    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        raise UsageError(function_error(function, GENERATOR))
     if not (getattr(function, "returns_awaitable", False) or inspect.iscoroutinefunction(function)):
         raise UsageError(function_error(function, _WRONG_KIND))
-
-
-def check_generator(function: Callable[..., Any]) -> None:
-    """UsageError: `streamed` cannot wrap *function*."""
-    if not inspect.isasyncgenfunction(function):
-        raise UsageError(function_error(function, _NO_GENERATOR))
-
-
-def in_context(work: Callable[[], Coroutine[Any, Any, None]]) -> Any:
-    """*work*: a task has the context variables of the task that starts it."""
-    return work
 
 
 def mark_coroutine(kind: type[Q]) -> type[Q]:

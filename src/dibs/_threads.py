@@ -10,7 +10,6 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from contextvars import copy_context
 from time import sleep
 from typing import Any, TypeVar
 
@@ -18,7 +17,7 @@ import redis
 
 from ._core.cache import refuse_cycle
 from ._core.causes import cause_for
-from ._core.keys import GENERATOR, function_error
+from ._core.keys import function_error
 from ._locks import Guard, Signal, start_thread, try_lock
 from ._system import monotonic
 from ._transport import redis_internals
@@ -44,7 +43,6 @@ __all__ = [
     "Transport",
     "WorkQueue",
     "check_function",
-    "check_generator",
     "current_flight",
     "current_loop",
     "current_task",
@@ -53,7 +51,6 @@ __all__ = [
     "gather",
     "gather_until",
     "hand_over",
-    "in_context",
     "is_cancellation",
     "mark_coroutine",
     "maybe_await",
@@ -71,10 +68,6 @@ KIND = "threads"
 current_task = threading.current_thread
 _WRONG_KIND = (
     "Dibs wraps plain functions; async ones need an AsyncDibs, and a class cannot be wrapped"
-)
-_NO_GENERATOR = (
-    "streamed wraps generators: def with yield. An async generator needs an AsyncDibs; for a "
-    "function that returns its result, use cached"
 )
 
 
@@ -453,27 +446,16 @@ def must_await(result: Q) -> Q:
 
 def check_function(function: Callable[..., Any]) -> None:
     """UsageError: a decorator cannot wrap *function*."""
-    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        raise UsageError(function_error(function, GENERATOR))
     if (
         not callable(function)
         or type(function) is staticmethod
         or getattr(function, "returns_awaitable", False)
         or inspect.iscoroutinefunction(function)
+        or inspect.isasyncgenfunction(function)
+        or inspect.isgeneratorfunction(function)
         or inspect.isclass(function)
     ):
         raise UsageError(function_error(function, _WRONG_KIND))
-
-
-def check_generator(function: Callable[..., Any]) -> None:
-    """UsageError: `streamed` cannot wrap *function*."""
-    if not inspect.isgeneratorfunction(function):
-        raise UsageError(function_error(function, _NO_GENERATOR))
-
-
-def in_context(work: Callable[[], None]) -> Any:
-    """*work*, with the context variables that the thread has which starts it."""
-    return functools.partial(copy_context().run, work)
 
 
 def mark_coroutine(kind: type[Q]) -> type[Q]:

@@ -1,11 +1,13 @@
 """What this process has of a stream, and those here who read it."""
 
+import functools
 import weakref
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 
 from .._core.stream import Lost, OnRestart, after_loss
-from .._tasks import Background, Guard, Signal, current_loop, in_context
+from .._tasks import Background, Guard, Signal, current_loop
 from ..errors import Interrupted, Unavailable, UsageError
 
 T = TypeVar("T")
@@ -56,7 +58,7 @@ class AsyncFeed:
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Have it filled by *work*. RuntimeError: there is no thread for it."""
-        self.producing.start(in_context(work))
+        self.producing.start(functools.partial(copy_context().run, work))
 
     def begin(self, run: bytes, *, is_live: bool) -> None:
         """It is of that run."""

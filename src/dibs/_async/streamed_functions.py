@@ -17,7 +17,7 @@ from .._core.stream import (
     stream_keys,
 )
 from .._core.unit_of_work import current, use
-from .._tasks import check_generator, must_await
+from .._tasks import must_await
 from ..errors import UsageError
 from .stream_feed import AsyncFeed, AsyncStream
 from .stream_run import StreamCall
@@ -29,6 +29,10 @@ T = TypeVar("T")
 First = TypeVar("First")
 
 SO_FAR = "so_far"
+_NO_GENERATOR = (
+    "streamed wraps generators of the kind async def with yield; for a function that returns its "
+    "result, use cached"
+)
 
 
 class _Source:
@@ -173,7 +177,8 @@ class AsyncStreaming:
         self._stream_options(options)
 
         def decorate(function: Callable[P, AsyncIterator[T]]) -> AsyncStreamed[P, T]:
-            check_generator(function)
+            if not inspect.isasyncgenfunction(function):
+                raise UsageError(_NO_GENERATOR)
             of: Any = options.get("type")
             of = yielded_type(function) if of is None else of
             chosen = self._stream_options({**options, "type": of})

@@ -248,9 +248,6 @@ _PROBES = {
     "ZREMRANGEBYSCORE": pack("zremrangebyscore", _PROBE, 1, 1),
     "ZSCORE": pack("zscore", _PROBE, "-"),
     "PEXPIREAT": pack("pexpireat", _PROBE, 1),
-    "GETRANGE": pack("getrange", _PROBE, 0, 0),
-    "SETRANGE": pack("setrange", _PROBE, 0, ""),
-    "STRLEN": pack("strlen", _PROBE),
     "CLIENT INFO": pack("client", "info"),
     # All that is asked for later; there is no such client.
     "CLIENT KILL": pack("client", "kill", "id", 2**63 - 1, "addr", "-", "laddr", "-"),
@@ -259,11 +256,7 @@ NO_OP = Request(_PROBES["GET"], 1, b"")
 """A request that every server answers and that changes nothing."""
 _AFTER_PERMIT = ("ZRANGE", "ZREM", "ZREMRANGEBYSCORE", "ZSCORE", "PEXPIREAT")
 """What is needed once a permit is taken; without the others of its script none is."""
-_OF_ITEMS = ("GETRANGE", "SETRANGE", "STRLEN")
-"""What only streams need."""
-_ALWAYS = (
-    *("GET", "DEL", "PTTL", "PEXPIRE", "EVAL", "CLIENT TRACKING"), *_AFTER_PERMIT, *_OF_ITEMS
-)  # fmt: skip
+_ALWAYS = ("GET", "DEL", "PTTL", "PEXPIRE", "EVAL", "CLIENT TRACKING", *_AFTER_PERMIT)
 _ENDING = ("CLIENT INFO", "CLIENT KILL")
 """What is needed to have a connection ended: a right that few users need to give."""
 
@@ -278,7 +271,7 @@ _NEEDS: dict[Use, tuple[str, tuple[str, ...]]] = {
     "fence": ("take a key with a fence", ("EVAL", "GET")),
     "throttle": ("count calls", ("EVAL", "GET")),
     "window": ("count calls exactly", ("EVAL", "ZRANGE", "ZREM", "ZREMRANGEBYSCORE", "ZSCORE")),
-    "stream": ("share a stream", ("EVAL", "GET", "DEL", "PTTL", "PEXPIRE", *_OF_ITEMS)),
+    "stream": ("share a stream", ("EVAL", "GET", "DEL", "PTTL", "PEXPIRE")),
     "limit": ("take one of several permits of a key", ("EVAL", *_AFTER_PERMIT)),
 }
 _KEPT_ALIVE: tuple[Use, ...] = ("complete", "load")

@@ -1,12 +1,14 @@
 # Generated from src/dibs/_async/stream_feed.py by unasync.py – do not edit.
 """What this process has of a stream, and those here who read it."""
 
+import functools
 import weakref
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 
 from .._core.stream import Lost, OnRestart, after_loss
-from .._threads import Background, Guard, Signal, current_loop, in_context
+from .._threads import Background, Guard, Signal, current_loop
 from ..errors import Interrupted, Unavailable, UsageError
 
 T = TypeVar("T")
@@ -57,7 +59,7 @@ class Feed:
 
     def start(self, work: Callable[[], None]) -> None:
         """Have it filled by *work*. RuntimeError: there is no thread for it."""
-        self.producing.start(in_context(work))
+        self.producing.start(functools.partial(copy_context().run, work))
 
     def begin(self, run: bytes, *, is_live: bool) -> None:
         """It is of that run."""

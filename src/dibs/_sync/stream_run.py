@@ -1,9 +1,11 @@
 # Generated from src/dibs/_async/stream_run.py by unasync.py – do not edit.
 """A run of a stream in this process: what it yields goes to the readers here, and to the store."""
 
+import functools
 import math
 from bisect import bisect_right
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Any, NamedTuple
 
 from .._core.causes import cause_for
@@ -29,7 +31,7 @@ from .._core.stream import (
     read_ended,
 )
 from .._events import EventSink
-from .._threads import Background, Signal, in_context, monotonic, sleep
+from .._threads import Background, Signal, monotonic, sleep
 from ..errors import Cause, UsageError
 from .store import Store
 from .stream_feed import Feed
@@ -193,7 +195,7 @@ class StreamWriter:
 
     def start(self) -> None:
         """Begin to write."""
-        self._work.start(in_context(self._run))
+        self._work.start(functools.partial(copy_context().run, self._run))
 
     def add(self, item: bytes) -> None:
         """Have an item written."""
@@ -250,8 +252,8 @@ class StreamWriter:
                     return
                 sleep(AGAIN)
                 self._wake.set()
-            except UsageError:  # the server refuses it, or the client was closed
-                self.give_up(cause_for("superseded"))
+            except UsageError as error:  # the server refuses it, or the client was closed
+                self.give_up(cause_for("denied", str(error)))
                 return
 
     def _write(self) -> bool:

@@ -18,7 +18,7 @@ from .._core.stream import (
     stream_keys,
 )
 from .._core.unit_of_work import current, use
-from .._threads import check_generator, must_await
+from .._threads import must_await
 from ..errors import UsageError
 from .stream_feed import Feed, Stream
 from .stream_run import StreamCall
@@ -30,6 +30,10 @@ T = TypeVar("T")
 First = TypeVar("First")
 
 SO_FAR = "so_far"
+_NO_GENERATOR = (
+    "streamed wraps generators of the kind def with yield; for a function that returns its "
+    "result, use cached"
+)
 
 
 class _Source:
@@ -174,7 +178,8 @@ class Streaming:
         self._stream_options(options)
 
         def decorate(function: Callable[P, Iterator[T]]) -> Streamed[P, T]:
-            check_generator(function)
+            if not inspect.isgeneratorfunction(function):
+                raise UsageError(_NO_GENERATOR)
             of: Any = options.get("type")
             of = yielded_type(function) if of is None else of
             chosen = self._stream_options({**options, "type": of})

@@ -7,6 +7,7 @@
 --    (a replica without it has taken over), nothing was added, send it again from there
 -- => -1 not added: the run has ended, is continued by another attempt, or its items are gone
 -- What is there already is not added again: a repeated request, or a late copy of it, changes nothing.
+-- Never touches the items of another attempt.
 if redis.call('GETRANGE', KEYS[1], 0, 32) ~= 'dibs1 items live ' .. ARGV[1] then
   return -1
 end

@@ -273,7 +273,7 @@ def test_a_thread_that_learns_of_an_outage_late_does_not_begin_another(
             line.refuse()
             caller = pool.submit(dibs.try_hold, "user:1", ttl=5)
             eventually(lambda: line.triggered == 1)
-            transport._trip(cause_for("silent"))  # as a thread that was silenced before
+            transport._trip_breaker(cause_for("silent"))  # as a thread that was silenced before
             assert looks.wait(60)
             line.accept()
             eventually(lambda: breaker.recoveries == 1, within=90)

@@ -201,7 +201,7 @@ def read_acquire(replies: list[Reply], token: bytes) -> Won | Holding:
         value, fence = value
     if value is None or value == token:
         return WON if fence is None else Won(int(str(fence)))
-    return _holding(value, pttl)
+    return _holding_in(value, pttl)
 
 
 # ---- extend
@@ -297,7 +297,7 @@ def peek_request(key: bytes) -> Request:
 def read_peek(replies: list[Reply]) -> Holding | None:
     """The holder; None: the key is free."""
     value, pttl = replies
-    return None if value is None else _holding(value, pttl)
+    return None if value is None else _holding_in(value, pttl)
 
 
 # ---- what the value says
@@ -340,7 +340,7 @@ def parts_of(value: bytes) -> ValueParts:
     return ValueParts(words, holder if mark else None, note if line else None)
 
 
-def _holding(value: Reply, pttl: Reply) -> Holding:
+def _holding_in(value: Reply, pttl: Reply) -> Holding:
     if not isinstance(value, bytes):
         raise OddReply
     # PTTL: -2 gone meanwhile, -1 another program set it without a ttl.
@@ -455,7 +455,7 @@ def permit_request(call: HoldCall, token: bytes) -> Request:
         words = (token, options.ttl_ms, limit, _FENCE_MS)
         return Request(run_script("hold_permit", keys, *words) + pack("PTTL", key), 2, key)
     size = SIZE[len(key)]
-    head, tail = _around(options.ttl_ms, limit)
+    head, tail = _permit_request_parts(options.ttl_ms, limit)
     parts = (head, size, key, b"\r\n", SIZE[len(token)], token, b"\r\n", tail, size, key, b"\r\n")
     return Request(b"".join(parts), 2, key)
 
@@ -467,7 +467,7 @@ def fences_key(options: HoldOptions, key: bytes) -> bytes:
 
 
 @functools.lru_cache(maxsize=256)
-def _around(ttl_ms: int, limit: int) -> tuple[bytes, bytes]:
+def _permit_request_parts(ttl_ms: int, limit: int) -> tuple[bytes, bytes]:
     """What stands before the key and after the token: the same for every key.
 
     The PTTL at the end makes it two replies, as for every acquire; the first says everything.
@@ -486,7 +486,7 @@ def read_permit(replies: list[Reply], token: bytes) -> Won | AllTaken:
     if isinstance(reply, int):
         return Won(reply)
     first, pttl, greatest = parts_in(reply)
-    refusal = AllTaken(_seconds(pttl), holder_in(first))
+    refusal = AllTaken(_seconds_left(pttl), holder_in(first))
     refusal.greatest = greatest if isinstance(greatest, bytes) else b""
     return refusal
 
@@ -561,10 +561,10 @@ def read_peek_permits(reply: Reply) -> Holding | None:
     if reply is None:
         return None
     token, pttl = parts_in(reply)
-    return Holding(_seconds(pttl), holder_in(token))
+    return Holding(_seconds_left(pttl), holder_in(token))
 
 
-def _seconds(pttl: Reply) -> float:
+def _seconds_left(pttl: Reply) -> float:
     return max(pttl, 0) / 1000 if isinstance(pttl, int) else math.inf
 
 

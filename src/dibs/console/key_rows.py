@@ -61,7 +61,7 @@ def why_failed(error: Exception) -> str:
 class SurveyRow:
     """An entry, when it was read, and what it is called where keys are not shown."""
 
-    __slots__ = ("_searched", "entry", "id", "read_at", "short")
+    __slots__ = ("_searched_text", "entry", "id", "read_at", "short")
 
     def __init__(self, entry: KeyInfo, read_at: float) -> None:
         self.read_at = read_at
@@ -69,14 +69,14 @@ class SurveyRow:
         self.id = id_of(entry.key)
         of = None if entry.of is None else cut(entry.of)
         self.entry = entry._replace(key=cut(entry.key), of=of)
-        self._searched: dict[bool, str] = {}
+        self._searched_text: dict[bool, str] = {}
 
     def has(self, search: "Search") -> bool:
         """Whether key or holder contain the text, or it is the whole of a shortened key."""
         keys = search.keys
-        searched = self._searched.get(keys)
+        searched = self._searched_text.get(keys)
         if searched is None:  # kept: else every viewer that searches would cost milliseconds
-            searched = self._searched[keys] = _searched(self.entry, self.short, keys=keys)
+            searched = self._searched_text[keys] = _searched_text(self.entry, self.short, keys=keys)
         return search.text in searched or self.short == search.short
 
     def ends_at(self) -> float:
@@ -90,7 +90,7 @@ class SurveyRow:
         return float("inf") if age is None else self.read_at - age
 
 
-def _searched(entry: KeyInfo, short: str, *, keys: bool) -> str:
+def _searched_text(entry: KeyInfo, short: str, *, keys: bool) -> str:
     """What a search looks through."""
     holders = [entry.holder, entry.loading, *[each.holder for each in entry.permits]]
     return "\n".join([entry.key if keys else short, *filter(None, holders)]).casefold()
@@ -176,9 +176,9 @@ class Sweep:
         if page.unreachable is not None:
             self.unreachable[page.unreachable] = page.why
         for entry in page.entries:
-            self._add(entry, now)
+            self._add_entry(entry, now)
 
-    def _add(self, entry: KeyInfo, now: float) -> None:
+    def _add_entry(self, entry: KeyInfo, now: float) -> None:
         name = hash(entry.key)
         if name in self._names:
             return
@@ -358,15 +358,15 @@ def page_of(
         "pages": pages, "matching": matches.counts[view.group] if matches else len(rows),
         "listed": len(rows),
         "searched": search is None or (matches is not None and sweep.is_whole),
-        "rows": [_facts(row, now, keys=keys, release=release) for row in shown],
+        "rows": [_row_facts(row, now, keys=keys, release=release) for row in shown],
     }  # fmt: skip
 
 
-def _facts(row: SurveyRow, now: float, *, keys: bool, release: bool) -> dict[str, Any]:
+def _row_facts(row: SurveyRow, now: float, *, keys: bool, release: bool) -> dict[str, Any]:
     entry, since = row.entry, now - row.read_at
     facts: dict[str, Any] = {
         "id": row.id, "key": entry.key if keys else row.short, "kind": entry.kind,
-        "state": entry.state, "holder": entry.holder, "remaining": _left(entry.remaining, since),
+        "state": entry.state, "holder": entry.holder, "remaining": _left_in(entry.remaining, since),
         "age": None if entry.age is None else entry.age + since, "size": entry.size,
         "note": entry.note if keys else None, "fence": entry.fence, "count": entry.taken,
         "loading": entry.loading, "took": entry.took,
@@ -376,7 +376,7 @@ def _facts(row: SurveyRow, now: float, *, keys: bool, release: bool) -> dict[str
     }  # fmt: skip
     facts["permits"] = [
         {
-            "holder": each.holder, "remaining": _left(each.remaining, since),
+            "holder": each.holder, "remaining": _left_in(each.remaining, since),
             "seen": each.token_hint if release else None,
         }
         for each in entry.permits
@@ -384,7 +384,7 @@ def _facts(row: SurveyRow, now: float, *, keys: bool, release: bool) -> dict[str
     return facts
 
 
-def _left(remaining: float | None, since: float) -> float | None:
+def _left_in(remaining: float | None, since: float) -> float | None:
     return None if remaining is None else max(remaining - since, 0.0)
 
 
@@ -427,8 +427,8 @@ def state_of(
         "at": at.wall,
         "target": process.target, "namespace": process.namespace,
         "may": {"release": rights.release, "keys": rights.keys},
-        "server": _server(survey, view, rights, at.now),
-        "process": None if figures is None else {**_process(process, rights), **figures},
+        "server": _server_part(survey, view, rights, at.now),
+        "process": None if figures is None else {**_process_part(process, rights), **figures},
     }  # fmt: skip
 
 
@@ -442,9 +442,9 @@ class SharedStates:
     def of(self, view: SurveyView, rights: Rights, cookie: str | None, now: float) -> bytes:
         """The state of a view, with the token of this viewer if it may release."""
         token = json_bytes({"token": cookie if rights.release else None})
-        return token[:-1] + b"," + self._shared(view, rights, now)[1:]
+        return token[:-1] + b"," + self._shared_state(view, rights, now)[1:]
 
-    def _shared(self, view: SurveyView, rights: Rights, now: float) -> bytes:
+    def _shared_state(self, view: SurveyView, rights: Rights, now: float) -> bytes:
         at, body = self._made.get((view, rights), (-math.inf, b""))
         if now - at >= SAME_FOR:
             body = json_bytes(self._make(view, rights))
@@ -461,7 +461,7 @@ class SharedStates:
 # ---- the server
 
 
-def _server(survey: Survey, view: SurveyView, rights: Rights, now: float) -> dict[str, Any]:
+def _server_part(survey: Survey, view: SurveyView, rights: Rights, now: float) -> dict[str, Any]:
     sweep, search = survey.shown, search_of(view, keys=rights.keys)
     if search is not None:
         survey.want(search, now)
@@ -469,16 +469,16 @@ def _server(survey: Survey, view: SurveyView, rights: Rights, now: float) -> dic
     return {
         "failure": survey.failure,
         "failing": None if survey.failure is None else now - survey.failed_at,
-        "sweep": None if sweep is None else _sweep(survey, sweep, now),
+        "sweep": None if sweep is None else _sweep_part(survey, sweep, now),
         "view": None if searched is None else page_of(
             searched, view, now, keys=rights.keys, release=rights.release
         ),
-        "nodes": [_node(each) for each in survey.facts],
+        "nodes": [_node_part(each) for each in survey.facts],
         "facts_took": survey.facts_took,
     }  # fmt: skip
 
 
-def _sweep(survey: Survey, sweep: Sweep, now: float) -> dict[str, Any]:
+def _sweep_part(survey: Survey, sweep: Sweep, now: float) -> dict[str, Any]:
     return {
         "age": now - (sweep.ended or now), "counts": sweep.counts, "looked": sweep.looked,
         "complete": sweep.ended is not None, "cut": sweep.is_cut, "most": MOST_ROWS,
@@ -488,7 +488,7 @@ def _sweep(survey: Survey, sweep: Sweep, now: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _node(facts: ServerInfo) -> dict[str, Any]:
+def _node_part(facts: ServerInfo) -> dict[str, Any]:
     shown = {name: facts.facts[name] for name in _FACTS if name in facts.facts}
     return {"address": facts.address, "facts": shown}
 
@@ -496,38 +496,38 @@ def _node(facts: ServerInfo) -> dict[str, Any]:
 # ---- this process
 
 
-def _process(process: ProcessState, rights: Rights) -> dict[str, Any]:
+def _process_part(process: ProcessState, rights: Rights) -> dict[str, Any]:
     return {
         "holder": process.holder,
-        "held": [_held(each, rights) for each in process.held],
+        "held": [_held_part(each, rights) for each in process.held],
         "held_count": process.held_count,
         "waited_for": [_waited_for(each, rights) for each in process.waited_for],
         "waiter_count": process.waiter_count,
-        "loading": [_named(key, rights) for key in process.loads],
+        "loading": [_visible_key(key, rights) for key in process.loads],
         "load_count": process.load_count,
-        "breakers": [_breaker(each) for each in process.breakers],
+        "breakers": [_breaker_part(each) for each in process.breakers],
     }
 
 
-def _held(held: HeldHere, rights: Rights) -> dict[str, Any]:
+def _held_part(held: HeldHere, rights: Rights) -> dict[str, Any]:
     return {
-        "key": _named(held.key, rights), "name": held.name, "held": held.held,
+        "key": _visible_key(held.key, rights), "name": held.name, "held": held.held,
         "remaining": finite(held.remaining), "claim": held.is_claim, "renewed": held.is_renewed,
     }  # fmt: skip
 
 
 def _waited_for(waited: WaitedFor, rights: Rights) -> dict[str, Any]:
     return {
-        "key": _named(waited.key, rights), "count": waited.waiters, "holder": waited.holder,
+        "key": _visible_key(waited.key, rights), "count": waited.waiters, "holder": waited.holder,
         "remaining": finite(waited.remaining),
     }  # fmt: skip
 
 
-def _breaker(breaker: BreakerState) -> dict[str, Any]:
+def _breaker_part(breaker: BreakerState) -> dict[str, Any]:
     return {"state": breaker.state, "cause": breaker.cause, "out_for": breaker.out_for}
 
 
-def _named(key: str, rights: Rights) -> str:
+def _visible_key(key: str, rights: Rights) -> str:
     return key if rights.keys else shorten(key)
 
 

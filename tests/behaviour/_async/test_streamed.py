@@ -413,9 +413,13 @@ async def test_items_of_another_type_are_not_read(server: Server) -> None:
     """A stream of a codec or a type of before is run anew: as with `cached`, it counts as none."""
     events: list[Event] = []
     model = Model(*WORDS)
-    async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
-        before = dibs.streamed("answer:{prompt}", ttl=60, codec="json+zlib")(model.run)
-        after = dibs.streamed("answer:{prompt}", ttl=60)(model.run)
+    listeners = [events.append]
+    async with (
+        AsyncDibs(server.url, budget=5) as one,
+        AsyncDibs(server.url, budget=5, listeners=listeners) as two,
+    ):
+        before = one.streamed("answer:{prompt}", ttl=60, codec="json+zlib")(model.run)
+        after = two.streamed("answer:{prompt}", ttl=60)(model.run)
         assert await Reader(before("a")).read() == list(WORDS)
         await eventually(lambda: b" over " in server.client().get("answer:a"))
         assert await Reader(after("a")).read() == list(WORDS)
@@ -426,13 +430,14 @@ async def test_items_of_another_type_are_not_read(server: Server) -> None:
 async def test_items_that_are_gone_are_run_anew(server: Server) -> None:
     """Evicted, or deleted by another program: the record alone is worth nothing."""
     model = Model(*WORDS)
-    async with AsyncDibs(server.url, budget=5) as dibs:
-        answer = dibs.streamed("answer:{prompt}", ttl=60)(model.run)
-        assert await Reader(answer("a")).read() == list(WORDS)
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
+        here = one.streamed("answer:{prompt}", ttl=60)(model.run)
+        there = two.streamed("answer:{prompt}", ttl=60)(model.run)
+        assert await Reader(here("a")).read() == list(WORDS)
         await eventually(lambda: b" over " in server.client().get("answer:a"))
         [items] = [key for key in server.keys() if key.startswith("stream:")]
         server.client().delete(items)
-        assert await Reader(answer("a")).read() == list(WORDS)
+        assert await Reader(there("a")).read() == list(WORDS)
         assert model.runs == 2
 
 
@@ -525,19 +530,22 @@ async def test_a_method_has_a_stream_for_each_object(valkey: Server) -> None:
 async def test_events_tell_who_ran_and_who_followed(valkey: Server) -> None:
     """miss, loaded: the run. followed: a caller joined it. hit: it came from the store."""
     events: list[Event] = []
+    later: list[Event] = []
     model = Model(*WORDS)
-    model.allowed = 1
-    async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
-        answer = dibs.streamed("answer:{prompt}", ttl=60)(model.run)
-        readers = [Reader(answer("a")), Reader(answer("a"))]
-        reading = [Background(each.read) for each in readers]
-        await eventually(lambda: all(each.items for each in readers))
+    async with (
+        AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as one,
+        AsyncDibs(valkey.url, budget=5, listeners=[later.append]) as two,
+    ):
+        here = one.streamed("answer:{prompt}", ttl=60)(model.run)
+        there = two.streamed("answer:{prompt}", ttl=60)(model.run)
+        model.allowed = 1
+        _, reading = await begun(here, here, 1)
         model.allowed = 4
         for each in reading:
             await each.result()
         await eventually(lambda: b" over " in valkey.client().get("answer:a"))
-        await sleep(0.1)
-        await Reader(answer("a")).read()
-        await answer.invalidate("a")
-        assert kinds(events) == ["miss", "followed", "loaded", "hit", "invalidated"]
-        assert {event.name for event in events} == {"answer:{prompt}"}
+        await Reader(there("a")).read()
+        await there.invalidate("a")
+        assert kinds(events) == ["miss", "followed", "loaded"]
+        assert kinds(later) == ["hit", "invalidated"]
+        assert {event.name for event in (*events, *later)} == {"answer:{prompt}"}

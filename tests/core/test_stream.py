@@ -117,7 +117,7 @@ def test_the_items_of_a_run_are_in_the_slot_of_its_stream() -> None:
     assert tagged.items(RUN) == b"shop:stream:shop:{7}:x:" + RUN
 
 
-def test_replies_are_read() -> None:
+def test_replies_about_streams_are_read() -> None:
     """What no server answers is an OddReply; the key of a lease a UsageError."""
     assert read_begun([1, b"x"]) == (True, b"x")
     assert read_begun([0, b"x"]) == (False, b"x")

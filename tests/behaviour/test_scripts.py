@@ -23,7 +23,7 @@ class Script:
 
     def __init__(self, server: Server, name: str) -> None:
         self.client = server.client()
-        self._source = capabilities._source(name)
+        self._source = capabilities._script_source(name)
 
     def __call__(self, keys: list[str], *args: Any) -> Any:
         return self.client.eval(self._source, len(keys), *keys, *args)

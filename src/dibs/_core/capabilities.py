@@ -213,7 +213,9 @@ def _script_for(words: list[bytes]) -> bytes | None:
         case [b"SET", key, token, b"NX", b"GET", b"PX", ms]:
             return run_whole_script("hold_acquire", [key], token, ms)
         case [b"SET", key, token, b"IFEQ", _, b"PX", ms]:
-            return run_whole_script("hold_extend", [key], token, ms, b"1")
+            return run_whole_script("hold_extend", [key], token, ms, token)
+        case [b"SET", key, left, b"IFEQ", token, b"GET", b"PX", ms]:
+            return run_whole_script("hold_extend", [key], token, ms, left)
         case [b"SET", key, left, b"IFEQ", record, b"PX", ms, b"GET"]:
             return run_whole_script("once_complete", [key], record, left, ms)
         case _:

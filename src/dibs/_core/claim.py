@@ -28,7 +28,8 @@ from .codec import frame
 from .connection import Outage
 from .done_table import Recorded
 from .keys import milliseconds
-from .lease import WON, HoldCall, Won, note_in, parts_of, secret_of
+from .lease import WON, HoldCall, Won
+from .lease_value import note_in, parts_of, secret_of
 from .options import After, ClaimOptions, OnError, Work
 from .request import REPEATED, ErrorReply, OddReply, Reply, Request, pack
 

@@ -14,7 +14,8 @@ from .claim import read_record, since_in
 from .codec import FAILURE, MARK, unframe
 from .connection import Outage
 from .keys import companion_key, hash_tag, is_text
-from .lease import holder_in, note_in, parts_of, release_request, secret_of, worker_in
+from .lease import release_request
+from .lease_value import holder_in, is_cooling, note_in, parts_of, secret_of, worker_in
 from .request import ErrorReply, OddReply, Reply, Request, pack
 from .schedule import KEPT_MS, NEW, read_last, records_key
 from .schedule import read_record as read_fire
@@ -69,10 +70,11 @@ class KeyInfo(NamedTuple):
     """Without the namespace. Bytes that are no text are escaped."""
     kind: KeyKind
     state: str
-    """lease, permits: held; claim: running; done: done; cached: value, failed or loading;
-    lock: loading or resting (a load has just failed); schedule: recorded, or new (no fire is
-    over yet); history: fires; rate: counting; waiters: waiting; fence: counter; tag: version;
-    foreign: the type that the server names, or denied (by the ACL)."""
+    """lease: held, or cooling (released, and kept by at_least); permits: held; claim: running;
+    done: done; cached: value, failed or loading; lock: loading or resting (a load has just
+    failed); schedule: recorded, or new (no fire is over yet); history: fires; rate: counting;
+    waiters: waiting; fence: counter; tag: version; foreign: the type that the server names, or
+    denied (by the ACL)."""
     remaining: float | None = None
     """Seconds that the server keeps it; None: for ever."""
     holder: str | None = None
@@ -90,7 +92,9 @@ class KeyInfo(NamedTuple):
     permits: tuple[Permit, ...] = ()
     """The permits that expire first, if several may hold the key."""
     taken: int = 0
-    """How many permits are held."""
+    """How many permits are held, or processes wait."""
+    used: int | None = None
+    """rate: how many units of it are used up now."""
     loading: str | None = None
     """cached: who loads it now."""
     took: float | None = None
@@ -212,12 +216,12 @@ def _classified_key(namespace: str, key: str, reading: KeyReading, now: float) -
             return KeyInfo(key, "fence", "counter", remaining, of=whose)
         case [int(), list()] if key.startswith("fires:") and (whose := _owner_key(namespace, key)):
             return KeyInfo(key, "history", "fires", remaining, of=whose)
-        case [int(), list()] if key.startswith("waiting:") and (
+        case [int(count), list()] if key.startswith("waiting:") and (
             whose := _owner_key(namespace, key)
         ):
-            return KeyInfo(key, "waiters", "waiting", remaining, of=whose)
-        case [int(), list(members)] if _is_window(members):
-            return KeyInfo(key, "rate", "counting", remaining)
+            return KeyInfo(key, "waiters", "waiting", remaining, of=whose, taken=count)
+        case [int(count), list(members)] if _is_window(members):
+            return KeyInfo(key, "rate", "counting", remaining, used=count)
         case [int(count), list(members)] if permits := _permits_in(members, now):
             return KeyInfo(key, "permits", "held", remaining, permits=permits, taken=count)
         case _:
@@ -299,7 +303,8 @@ def _held_entry(namespace: str, key: str, head: bytes, hint: str, now: float) ->
         age = _age_at(since_in(head), now)
         entry = KeyInfo(key, "claim", "running", None, holder, age, token_hint=hint, note=note)
         return entry._replace(worker=worker_in(head))
-    return KeyInfo(key, "lease", "held", None, holder, token_hint=hint, note=note)
+    state = "cooling" if is_cooling(head) else "held"
+    return KeyInfo(key, "lease", state, None, holder, token_hint=hint, note=note)
 
 
 def _framed_entry(key: str, head: bytes, now: float) -> KeyInfo:
@@ -310,7 +315,7 @@ def _framed_entry(key: str, head: bytes, now: float) -> KeyInfo:
         age = None if frame is None else _age_at(frame.made_at, now)
         return KeyInfo(key, "done", "done", age=age, token_hint=token_hint(head), note=claim.note)
     if head.startswith((b"dibs1 rate ", b"dibs1 quota ")):
-        return KeyInfo(key, "rate", "counting")
+        return KeyInfo(key, "rate", "counting", used=_used_units(head, now))
     loading = None
     if head.startswith(MARK):
         mark, _, head = head.partition(b"\n")
@@ -322,6 +327,24 @@ def _framed_entry(key: str, head: bytes, now: float) -> KeyInfo:
     state = "loading" if loading else "failed" if value.codec == FAILURE else "value"
     age, took = _age_at(value.made_at, now), value.took if math.isfinite(value.took) else None
     return KeyInfo(key, "cached", state, age=age, loading=loading, took=took)
+
+
+_RATE = re.compile(rb"dibs1 rate \d+;([\d:,]+)")
+_QUOTA = re.compile(rb"dibs1 quota \d+ (\d+)")
+
+
+def _used_units(head: bytes, now: float) -> int | None:
+    """Return how many units of a rate (of several: the fullest) or of a quota are used up.
+
+    None: the record cannot be read.
+    """
+    if quota := _QUOTA.match(head):
+        return int(quota[1])
+    rates = _RATE.match(head)
+    if rates is None:
+        return None
+    pairs = [each.split(b":") for each in rates[1].split(b",")]
+    return max(math.ceil(max(int(used) - now * 1e6, 0) / max(int(unit), 1)) for unit, used in pairs)
 
 
 def _permits_in(members: list[Reply], now: float) -> tuple[Permit, ...]:

@@ -16,7 +16,7 @@ from .capabilities import run_script, run_whole_script
 from .claim import NO_PAYLOAD, done_record, read_record, running_record
 from .codec import frame, unframe
 from .inspection import KeyInfo
-from .lease import FETCHED, parts_of, secret_of
+from .lease_value import FETCHED, parts_of, secret_of
 from .request import Reply, Request, pack
 
 HEARTBEAT = "job:worker:"

@@ -14,7 +14,7 @@ from ..errors import UsageError
 from .capabilities import run_script
 from .keys import LONGEST_TTL, Seconds, seconds
 from .keywords import TypedDict, refuse_unknown
-from .lease import secret_of
+from .lease_value import secret_of
 from .options import OutagePolicy, Settings
 from .request import OddReply, Reply, Request
 from .schedule import zone_named

@@ -469,12 +469,23 @@ class _Pattern:
 
 
 def _regex(path: str) -> str:
-    return "".join([_word(word) for word in re.split(r"(\*|\{\w+\})", path)])
+    """The pattern of a route.
+
+    Of a text between two `*`, its first occurrence will do: to try all of them, in a path that a
+    client made for that, would take seconds. With a field, which one counts makes a difference.
+    """
+    first, *others = [_words(text) for text in path.split("*")]
+    if any("(?P<" in text for text in others):
+        return ".*".join([first, *others])
+    between = [f"(?>.*?{text})" for text in others[:-1]]
+    return "".join([first, *between, *[".*" + last for last in others[-1:]]])
+
+
+def _words(text: str) -> str:
+    return "".join([_word(word) for word in re.split(r"(\{\w+\})", text)])
 
 
 def _word(word: str) -> str:
-    if word == "*":
-        return ".*"
     if re.fullmatch(r"\{\w+\}", word):
         return f"(?P<{word[1:-1]}>[^/]+)"
     if "{" in word or "}" in word:

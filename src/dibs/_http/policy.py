@@ -1,5 +1,6 @@
 """Which requests are guarded, and how: the options of an application, and the policy of a route."""
 
+import functools
 import re
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field, replace
@@ -54,12 +55,12 @@ class GuardOptions(Generic[U]):
             raise UsageError("session_cookie must be the name of a cookie, or None")
         secret_bytes(self.secret)
 
-    @property
+    @functools.cached_property
     def spool(self) -> Spool:
         """The room for long bodies."""
         return spool_of(self.spool_limit)
 
-    @property
+    @functools.cached_property
     def key(self) -> bytes:
         """The secret as bytes; empty: none was set."""
         return secret_bytes(self.secret)

@@ -34,6 +34,7 @@ from ._core.lease import UNGUARDED, token_for
 from ._core.lease import lend as _lend
 from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
 from ._core.schedule import lease_name, next_fires
+from ._core.signatures import signature_of
 from ._core.throttle import ThrottleKeywords, UsageOutcome
 from ._databases import NotOurs, open_in_django
 from ._forks import RenewedLock, fork_safe_lock
@@ -125,6 +126,7 @@ if TYPE_CHECKING:
         "seconds",
         "shorten",
         "shown",
+        "signature_of",
         "standing_of",
         "start_thread",
         "throttling",

@@ -28,11 +28,27 @@ from ._core.inspection import (
     token_hint,
 )
 from ._core.jobs import ResultWatch, Standing, covers, fetched_by, standing_of
-from ._core.keys import Seconds, Template, answering, fingerprint, printable, seconds
+from ._core.keys import (
+    Seconds,
+    Template,
+    answering,
+    fields_of,
+    fingerprint,
+    printable,
+    seconds,
+)
 from ._core.keywords import TypedDict, refuse_unknown
 from ._core.lease import UNGUARDED, token_for
 from ._core.lease import lend as _lend
-from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
+from ._core.options import (
+    ClaimKeywords,
+    ClaimOptions,
+    HoldKeywords,
+    OnCancel,
+    OutagePolicy,
+    check_hold,
+    takes,
+)
 from ._core.schedule import lease_name, next_fires
 from ._core.signatures import signature_of
 from ._core.throttle import ThrottleKeywords, UsageOutcome
@@ -68,6 +84,7 @@ if TYPE_CHECKING:
         "AsyncWithin",
         "AsyncWork",
         "Claim",
+        "ClaimKeywords",
         "ClaimOptions",
         "ClaimRequest",
         "Claiming",
@@ -80,6 +97,7 @@ if TYPE_CHECKING:
         "KeyInfo",
         "KeyKind",
         "NotOurs",
+        "OnCancel",
         "OutagePolicy",
         "Page",
         "Permit",
@@ -108,6 +126,7 @@ if TYPE_CHECKING:
         "ended_with_parent",
         "exactly",
         "fetched_by",
+        "fields_of",
         "fingerprint",
         "fork_safe_lock",
         "inspector",
@@ -129,6 +148,7 @@ if TYPE_CHECKING:
         "signature_of",
         "standing_of",
         "start_thread",
+        "takes",
         "throttling",
         "token_hint",
         "transactions",

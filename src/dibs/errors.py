@@ -60,6 +60,9 @@ class _ErrorAboutKey(DibsError):
         return type(self), (self.key, *self.args[1:]), vars(self)
 
 
+BusyState = Literal["held", "cooling", "throttled"]
+
+
 class Busy(_ErrorAboutKey):
     """Another holder has the key, or it was called too often.
 
@@ -70,7 +73,8 @@ class Busy(_ErrorAboutKey):
             allowed. inf: another program wrote the key, without a ttl.
         holder: Host name and process id of the holder. None: not written by dibs.
         is_here: This client itself holds the key.
-        state: "held", or "throttled" if the key was called too often.
+        state: "held"; "cooling" if it was released, and `at_least` keeps it; or "throttled" if it
+            was called too often.
         limit: How many permits there are, all of them taken. None: it was held without `limit`.
         waited: The `wait` that is over, in seconds.
     """
@@ -82,7 +86,7 @@ class Busy(_ErrorAboutKey):
         holder: str | None = None,
         name: str = "the key",
         is_here: bool = False,  # noqa: FBT001, FBT002 – a copy is made of the arguments
-        state: Literal["held", "throttled"] = "held",
+        state: BusyState = "held",
         limit: int | None = None,
         waited: float = 0.0,
     ) -> None:
@@ -90,7 +94,7 @@ class Busy(_ErrorAboutKey):
         self.is_here = is_here
         self.limit = limit
         self.waited = waited
-        self.state: Literal["held", "throttled"] = state
+        self.state: BusyState = state
         self.retry_after = retry_after
         self.holder = holder
 
@@ -107,6 +111,8 @@ class Busy(_ErrorAboutKey):
     def _held(self) -> str:
         if self.limit is not None and self.limit > 1:
             return f"all {self.limit} permits of {self.name} are taken"
+        if self.state == "cooling":
+            return f"{self.name} was released, and stays taken for a time (at_least)"
         by = f" by {self.holder}" if self.holder else ""
         if self.is_here:
             by = " by this process; leases are not re-entrant"

@@ -16,7 +16,7 @@ from .capabilities import run_script, run_whole_script
 from .claim import NO_PAYLOAD, done_record, read_record, running_record
 from .codec import frame, unframe
 from .inspection import KeyInfo
-from .lease import FETCHED, parts_of, secret_of
+from .lease_value import FETCHED, parts_of, secret_of
 from .request import Reply, Request, pack
 
 HEARTBEAT = "job:worker:"
@@ -153,8 +153,8 @@ class ResultWatch:
         done: there is none, and will be none. gone: the job itself was lost, or has failed without
         a result; its message may be delivered again.
         """
-        self._done_at = _first(self._done_at, waited) if standing == "done" else None
-        self._gone_at = _first(self._gone_at, waited) if standing == "gone" else None
+        self._done_at = _first_seen(self._done_at, waited) if standing == "done" else None
+        self._gone_at = _first_seen(self._gone_at, waited) if standing == "gone" else None
         if self._done_at is not None:
             return "done" if waited - self._done_at >= self.STORED_WITHIN else "wait"
         if self._gone_at is not None:
@@ -163,5 +163,5 @@ class ResultWatch:
         return "wait"
 
 
-def _first(seen: float | None, now: float) -> float:
+def _first_seen(seen: float | None, now: float) -> float:
     return now if seen is None else seen

@@ -124,7 +124,7 @@ class HoldOptions:
         self.wait: Final = patience(wait)
         self.waiting_prefix: Final = f"{settings.namespace}waiting:".encode() if self.wait else b""
         """What the key begins with in which those who wait are noted."""
-        self.limit: Final = None if limit is None else _limit(limit)
+        self.limit: Final = None if limit is None else _checked_limit(limit)
         self.renew: Final = renew
         self.renew_after: Final = self.ttl / 3
         """Seconds from one renewal to the next."""
@@ -140,7 +140,7 @@ class HoldOptions:
         self.on_late: Final[OnLate | None] = on_late
 
 
-def _limit(limit: object) -> int:
+def _checked_limit(limit: object) -> int:
     if type(limit) is not int or not 1 <= limit <= MOST_PERMITS:
         raise UsageError(f"limit must be a number from 1 to {MOST_PERMITS}, not {limit!r}")
     return limit
@@ -314,7 +314,7 @@ class Remembered(Generic[Made]):
         self._verb = verb
         self._make = make
         # By type as well: True equals 1, and is no ttl.
-        self.remembered = functools.lru_cache(maxsize=256, typed=True)(self._checked)
+        self.remembered = functools.lru_cache(maxsize=256, typed=True)(self._checked_keywords)
         """TypeError: also where a keyword cannot be remembered. Calling the object tells."""
 
     def __call__(self, keywords: Any) -> Made:
@@ -323,9 +323,9 @@ class Remembered(Generic[Made]):
             return self.remembered(**keywords)
         except TypeError:  # perhaps only because something in it cannot be remembered
             pass
-        return self._checked(**keywords)
+        return self._checked_keywords(**keywords)
 
-    def _checked(self, **keywords: Any) -> Made:
+    def _checked_keywords(self, **keywords: Any) -> Made:
         known, required = _keywords_of(self._verb)
         for name in keywords.keys() - known:
             raise unknown_option(self._verb.__name__, name, known)

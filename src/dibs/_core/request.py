@@ -96,17 +96,17 @@ def commands_in(payload: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
     """The commands in a write, each as the wire wants it, and its words."""
     start = 0
     while start < len(payload):
-        number, at = _number(payload, start)
+        number, at = _read_number(payload, start)
         words: list[bytes] = []
         for _ in range(number):
-            size, at = _number(payload, at)
+            size, at = _read_number(payload, at)
             words.append(payload[at : at + size])
             at += size + 2
         yield payload[start:at], words
         start = at
 
 
-def _number(payload: bytes, at: int) -> tuple[int, int]:
+def _read_number(payload: bytes, at: int) -> tuple[int, int]:
     """The number behind `*` or `$`, and where the line after it begins."""
     end = payload.index(b"\r\n", at)
     return int(payload[at + 1 : end]), end + 2

@@ -14,7 +14,7 @@ from ..errors import UsageError
 from .capabilities import run_script
 from .keys import LONGEST_TTL, Seconds, seconds
 from .keywords import TypedDict, refuse_unknown
-from .lease import secret_of
+from .lease_value import secret_of
 from .options import OutagePolicy, Settings
 from .request import OddReply, Reply, Request
 from .schedule import zone_named
@@ -84,7 +84,7 @@ class ThrottleOptions:
     ) -> None:
         self.limit: Final = units(limit, "limit")
         self.per: Final = seconds(per, "per")
-        self.rates: Final = (_rate(self.limit, self.per, burst), *_further(also))
+        self.rates: Final = (_checked_rate(self.limit, self.per, burst), *_further_rates(also))
         if exact and (burst is not None or also):
             raise UsageError("exact=True takes neither burst= nor also=")
         self.exact: Final = bool(exact)
@@ -94,7 +94,7 @@ class ThrottleOptions:
 
     def check_cost(self, cost: object) -> int:
         """Return *cost*. Raises UsageError if no call may ever cost so much."""
-        return _cost(cost, self.most, "burst")
+        return _checked_cost(cost, self.most, "burst")
 
 
 class QuotaOptions:
@@ -118,7 +118,7 @@ class QuotaOptions:
 
     def check_cost(self, cost: object) -> int:
         """Return *cost*. Raises UsageError if no call may ever cost so much."""
-        return _cost(cost, self.limit, "limit")
+        return _checked_cost(cost, self.limit, "limit")
 
 
 def units(number: object, what: str) -> int:
@@ -128,7 +128,7 @@ def units(number: object, what: str) -> int:
     return number
 
 
-def _cost(cost: object, most: int, what: str) -> int:
+def _checked_cost(cost: object, most: int, what: str) -> int:
     if type(cost) is not int or cost < 0:
         raise UsageError(f"cost must be a whole number, 0 or more, not {cost!r}")
     if cost > most:
@@ -136,7 +136,7 @@ def _cost(cost: object, most: int, what: str) -> int:
     return cost
 
 
-def _rate(limit: int, per: float, burst: int | None) -> Rate:
+def _checked_rate(limit: int, per: float, burst: int | None) -> Rate:
     # Whole numbers, rounded up: sums stay exact, and the limit is never exceeded.
     micros = round(per * _MICRO)
     rate = Rate(math.ceil(micros / limit), limit if burst is None else units(burst, "burst"))
@@ -147,11 +147,11 @@ def _rate(limit: int, per: float, burst: int | None) -> Rate:
     return rate
 
 
-def _further(also: Iterable[tuple[int, Seconds]]) -> list[Rate]:
+def _further_rates(also: Iterable[tuple[int, Seconds]]) -> list[Rate]:
     rates = list(also)
     if len(rates) >= MOST_RATES or not all(len(each) == 2 for each in rates):
         raise UsageError(f"also= takes at most {MOST_RATES - 1} pairs of limit and per")
-    return [_rate(units(limit, "limit"), seconds(per, "per"), None) for limit, per in rates]
+    return [_checked_rate(units(limit, "limit"), seconds(per, "per"), None) for limit, per in rates]
 
 
 def check_throttle(options: ThrottleKeywords) -> ThrottleOptions:
@@ -199,7 +199,7 @@ def window_request(
     key: bytes, token: bytes, options: ThrottleOptions, cost: int, wait: float
 ) -> Request:
     """Count a call in the window before its turn, which comes within *wait* seconds."""
-    words = (secret_of(token), cost, math.floor(wait * _MICRO), *_window(options))
+    words = (secret_of(token), cost, math.floor(wait * _MICRO), *_window_of(options))
     return Request(run_script("window", [key], *words), 1, key)
 
 
@@ -207,11 +207,11 @@ def settle_window_request(
     key: bytes, options: ThrottleOptions, request: bytes, before: int, cost: int
 ) -> Request:
     """Let *request*, which was counted with the cost *before*, have cost *cost*."""
-    words = (request, cost, 0, *_window(options), request, before)
+    words = (request, cost, 0, *_window_of(options), request, before)
     return Request(run_script("window", [key], *words), 1, key)
 
 
-def _window(options: ThrottleOptions) -> tuple[int, int]:
+def _window_of(options: ThrottleOptions) -> tuple[int, int]:
     return math.ceil(options.per * _MICRO), options.limit
 
 
@@ -265,18 +265,18 @@ def period_limits(per: Period, zone: tzinfo, now: float) -> list[float]:
     return [each.replace(tzinfo=zone).timestamp() for each in starts]
 
 
-def _day(moment: datetime) -> datetime:
+def _start_of_day(moment: datetime) -> datetime:
     return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def _week(moment: datetime) -> datetime:
-    return _day(moment) - timedelta(days=moment.weekday())
+def _start_of_week(moment: datetime) -> datetime:
+    return _start_of_day(moment) - timedelta(days=moment.weekday())
 
 
-def _month(moment: datetime) -> datetime:
-    return _day(moment).replace(day=1)
+def _start_of_month(moment: datetime) -> datetime:
+    return _start_of_day(moment).replace(day=1)
 
 
-_STARTS = {"day": _day, "week": _week, "month": _month}
+_STARTS = {"day": _start_of_day, "week": _start_of_week, "month": _start_of_month}
 _LONGER = {"day": timedelta(hours=36), "week": timedelta(days=10), "month": timedelta(days=45)}
 """Longer than a period, and shorter than two."""

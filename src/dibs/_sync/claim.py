@@ -10,7 +10,8 @@ from .._core.causes import cause_for
 from .._core.claim import How, Left, encoded_note, framed, left_by, with_note
 from .._core.connection import Outage
 from .._core.keys import Seconds, fingerprint, milliseconds, seconds
-from .._core.lease import HoldCall, LeaseState, note_in, settle_request
+from .._core.lease import HoldCall, LeaseState, settle_request
+from .._core.lease_value import note_in
 from .._core.options import ClaimOptions
 from .._core.unit_of_work import Unit, current, use
 from .._events import EventSink

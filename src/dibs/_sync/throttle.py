@@ -16,7 +16,8 @@ from .._core.keys import (
     patience,
     public_name,
 )
-from .._core.lease import about_key, secret_of
+from .._core.lease import about_key
+from .._core.lease_value import secret_of
 from .._core.options import Remembered, Settings, takes
 from .._core.throttle import (
     UNGUARDED_USAGE,

@@ -141,11 +141,11 @@ class Lack(NamedTuple):
 
 def lacks(server: ServerFacts) -> list[Lack]:
     """The verbs that do not work on this server for this user."""
-    lacking = [Lack(verb.name, _lacking(verb, server)) for verb in VERBS]
+    lacking = [Lack(verb.name, _lacking_commands(verb, server)) for verb in VERBS]
     return [each for each in lacking if each.commands]
 
 
-def _lacking(verb: VerbRights, server: ServerFacts) -> tuple[str, ...]:
+def _lacking_commands(verb: VerbRights, server: ServerFacts) -> tuple[str, ...]:
     by_script = verb.by_script if server.engine.compare_delete == "LUA" else ()
     needed = dict.fromkeys((*verb.needs, *by_script))
     return tuple(name for name in needed if server.commands.get(name) in ("denied", "missing"))

@@ -43,7 +43,7 @@ def test_a_release_that_was_not_served_is_not_lost_with_its_caller() -> None:
     release, read = Request(pack("DEL", "k"), 1, b"k", until=60.0), Request(pack("GET"), 1, b"k")
     again: list[Request] = []
     channel = Channel()
-    channel.redelivered = lambda each: (Redelivery(again.append, None, each[1]), each[1])
+    channel.sent_again = lambda each: (Redelivery(again.append, None, each[1]), each[1])
     loading = ErrorReply("LOADING Redis is loading the dataset in memory")
     for request, reply in ((read, loading), (release, 1), (release, loading)):
         caller = loop.create_future()

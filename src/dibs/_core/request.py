@@ -248,7 +248,7 @@ class Channel:
         """True: bytes have arrived since the last check."""
         self.is_shared = False
         """True: several requests were answered at once the last time: several callers are busy."""
-        self.redelivered: Callable[[Pending], Pending] = _unchanged
+        self.sent_again: Callable[[Pending], Pending] = _unchanged
         """Gives what must be delivered somebody who waits for its reply."""
         self._got: list[Reply] = []
 
@@ -280,7 +280,7 @@ class Channel:
             if not waiter.done():
                 waiter.set_result(reply)
             elif request.until:  # its caller was cancelled; perhaps it was not served
-                waiter, _ = self.redelivered((None, request))
+                waiter, _ = self.sent_again((None, request))
                 if waiter is not None:
                     waiter.set_result(reply)
         self.is_shared = before - len(queue) > 1

@@ -609,7 +609,7 @@ class MultiplexedTransport(BaseTransport):
         old = machine.current
         self.engine = connection.engine
         connection.is_shared = True  # all of it in one write
-        connection.redelivered = self._redelivered
+        connection.sent_again = self._sent_again
         for pending in machine.use(connection, now):
             self._write_pending(connection, self._sent_again(pending))
         if old in machine.superseded:

@@ -17,7 +17,7 @@ OF_EVERY_RUN = 10
 WORKLOADS = (
     "hold", "late", "limit", "sentinel", "cluster", "leader", "handover", "claims", "cached",
     "cached_many", "scheduled", "jobs", "fetched", "sending", "alone", "again", "throttle",
-    "units",
+    "units", "streamed",
 )  # fmt: skip
 
 

@@ -9,11 +9,12 @@ from .jobs import AgainJobs, AloneJobs, FetchedJobs, Jobs, SendingJobs
 from .leader import Leader
 from .mistaken import Mistaken
 from .scheduled import Scheduled
+from .streamed import Streamed
 from .throttle import Throttle
 from .units import EarlyUnits, Units
 
 VERBS: tuple[type[Workload], ...] = (
     Hold, Late, Limit, SwitchedMaster, MovingSlots, Leader, HandOver, Claims, Cached, CachedMany,
-    Scheduled, Jobs, FetchedJobs, SendingJobs, AloneJobs, AgainJobs, Throttle, Units,
+    Scheduled, Jobs, FetchedJobs, SendingJobs, AloneJobs, AgainJobs, Throttle, Units, Streamed,
 )  # fmt: skip
 WORKLOADS: dict[str, type[Workload]] = {each.name: each for each in (*VERBS, Mistaken, EarlyUnits)}

@@ -26,6 +26,7 @@ Kind = Literal[
     "elected", "resigned", "deposed",
     "started", "finished", "failed", "missed", "clock_skew",
     "passed", "throttled",
+    "followed", "interrupted",
 ]  # fmt: skip
 
 KINDS: frozenset[Kind] = frozenset(get_args(Kind))
@@ -96,6 +97,8 @@ MEASURES: dict[Kind, Measure] = {
     "clock_skew": Measure(WARNING),
     "passed": Measure(DEBUG, answered=None, grants=True),
     "throttled": Measure(DEBUG, answered=True),
+    "followed": Measure(DEBUG),
+    "interrupted": Measure(WARNING),
 }
 """Listeners translate this table, and decide nothing themselves."""
 
@@ -233,4 +236,4 @@ class Event:
     delay: float | None = None
     """started: seconds after its scheduled time."""
     count: int | None = None
-    """missed: how many runs did not take place."""
+    """missed: how many runs did not take place. interrupted: how many items were received."""

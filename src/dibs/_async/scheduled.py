@@ -1,7 +1,6 @@
 """Scheduled functions: the decorator, the scheduler, and the runner that waits for each run."""
 
 import functools
-import inspect
 import logging
 from collections.abc import Callable
 from datetime import datetime
@@ -38,6 +37,7 @@ from .._core.schedule import (
     register_request,
     takes_run,
 )
+from .._core.signatures import signature_of
 from .._events import EventSink
 from .._system import time
 from .._tasks import BackgroundTasks, Guard, Signal, ends_task, maybe_await, monotonic
@@ -81,7 +81,7 @@ class AsyncScheduledFunction:
         self.call = HoldCall(data, text, options.key, options.lease)
         self.keys = [last, records_key(f"{settings.namespace}runs:".encode(), last), data]
         """Of the last run, of the last records, and of the lease: in one slot of a cluster."""
-        self._takes_run = takes_run(list(inspect.signature(function).parameters.values()))
+        self._takes_run = takes_run(list(signature_of(function).parameters.values()))
 
     async def __call__(self, run: AsyncScheduledRun) -> None:
         """Call the function."""

@@ -43,7 +43,7 @@ class Recorder:
         """The endpoint has raised in its transaction."""
 
     def record(self, message: Message, *, is_complete: bool) -> None:
-        """Record a message. Raises UsageError if a stream cannot be stored in a transaction."""
+        """Record a message. UsageError: a stream cannot be stored in a transaction."""
         kind = message["type"]
         if kind == "http.response.start":
             self._recording.begin(message["status"], message.get("headers", ()))
@@ -58,7 +58,7 @@ class Recorder:
 
     @property
     def is_kept(self) -> bool:
-        """Return True if the response will be stored, also if its client leaves."""
+        """True: the response will be stored, also if its client leaves."""
         policy = self._policy
         is_stored = policy.record_limit is not None and policy.on_disconnect == "finish"
         return is_stored and self._recording.is_storable
@@ -72,11 +72,6 @@ class Recorder:
             await self.transaction.end(self._how)
         elif self.is_rolled_back:
             warn_of_success(self.claim.name, self._recording.status)
-
-    async def carry_out(self) -> None:
-        """Carry out what has waited for the transaction."""
-        if self.transaction is not None:
-            await self.transaction.carry_out()
 
     async def end(self) -> None:
         """End the claim, as was decided."""
@@ -125,17 +120,14 @@ class RequestLeases:
     async def take(
         self, key: str, name: str | None, **options: Unpack[HoldKeywords]
     ) -> "AsyncLease":
-        """Hold *key*. Raises Busy if another holder has it.
-
-        Raises Unavailable if the store is out.
-        """
+        """Hold *key*. Busy: another holder has it. Unavailable: the store is out."""
         hold = self._dibs.hold(key, name=name, **options)
         lease = await self._stack.enter_async_context(hold)
         self._held.append((lease, options.get("on_late") == "raise"))
         return lease
 
     def check(self) -> None:
-        """Raise LeaseLost if a lease with on_late="raise" was lost."""
+        """LeaseLost: a lease with on_late="raise" was lost."""
         for lease, is_strict in self._held:
             try:
                 lease.check()
@@ -144,10 +136,7 @@ class RequestLeases:
                     raise
 
     async def release(self) -> None:
-        """End the leases before the response is complete.
-
-        Raises LeaseLost if it is too late for that.
-        """
+        """End the leases before the response is complete. LeaseLost: it is too late for that."""
         self.check()
         # Not by the stack: a stream is sent by another task than the one that took the lease,
         # and only that one can be cancelled when it is lost.
@@ -252,7 +241,8 @@ class RequestEnd:
         elif self._must_wait(message):
             self._held.append(message)
         else:
-            await self._send_held()
+            if self._held:
+                await self._send_held()
             await self._send_on(message)
 
     def _record_message(self, message: Message) -> bool:
@@ -268,12 +258,12 @@ class RequestEnd:
             is_complete = self._completion.add(size, is_last=is_last)
         if self.recorder is not None:
             self.recorder.record(message, is_complete=is_complete)
-            if not self.recorder.is_kept:
-                self._let_know()
+            if self._is_over is not None and not self.recorder.is_kept:
+                self._is_over.set()
         return is_complete
 
     def _must_wait(self, message: Message) -> bool:
-        """Return True if the response begins, and its start waits for what may complete it.
+        """True: the response begins, and its start waits for what may complete it.
 
         If a commit fails, nothing is sent yet, and the client gets a 500.
         """
@@ -294,12 +284,14 @@ class RequestEnd:
             self._stage = "failed"
             raise
         finally:
-            self._let_know()
+            if self._is_over is not None:
+                self._is_over.set()
         if not is_over:
             self._stage = "decided"
             self._held.append(message)
             return
-        await self._send_held()
+        if self._held:
+            await self._send_held()
         await self._send(message)
 
     async def _decide_transaction(self) -> bool:
@@ -320,8 +312,8 @@ class RequestEnd:
 
     async def _end_claim(self) -> None:
         """Release what was held, and end the claim."""
-        if self.recorder is not None:
-            await self.recorder.carry_out()
+        if self.recorder is not None and self.recorder.transaction is not None:
+            await self.recorder.transaction.carry_out()
         if self.leases is not None:
             await self.leases.release()
         if self.recorder is not None:
@@ -347,10 +339,7 @@ class RequestEnd:
             await self._send_on(message)
 
     async def _send_on(self, message: Message) -> None:
-        """Send.
-
-        Raises OSError if the client has left, and nobody needs the rest of the response.
-        """
+        """Send. OSError: the client has left, and nobody needs the rest of the response."""
         try:
             await self._send(message)
         except OSError:
@@ -360,10 +349,6 @@ class RequestEnd:
             if message["type"] != "http.response.start" and not self._is_kept:
                 await self.recorder.leave()
                 raise
-
-    def _let_know(self) -> None:
-        if self._is_over is not None:
-            self._is_over.set()
 
     def _open_stack(self) -> Any:
         """FastAPI's dependencies that end after the response; None: there are none."""

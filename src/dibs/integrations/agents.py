@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, ParamSpec, TypeVar, Unpack
 
 from .. import AsyncDibs, Busy, Dibs, Duplicate, Mismatch, Unavailable, UsageError
-from .._internal_api import ClaimKeywords, ClaimOptions, OnCancel, fields_of, takes
+from .._internal_api import ClaimKeywords, ClaimOptions, OnCancel, fields_of, signature_of, takes
 from ..errors import duration_text
 
 __all__ = ["ToolGuard"]
@@ -233,8 +233,8 @@ def _later(seconds: float) -> str:
 
 
 def _refuse_call_ids(paths: Iterable[str], function: Callable[..., Any]) -> None:
-    """Raise UsageError if one of *paths* differs between two calls that ask for the same."""
-    parameters = inspect.signature(function).parameters
+    """UsageError: one of *paths* differs between two calls that ask for the same."""
+    parameters = signature_of(function).parameters
     for path in paths:
         root, _, rest = path.partition(".")
         is_context = not rest and root in parameters and _is_context(parameters[root])
@@ -246,6 +246,6 @@ def _refuse_call_ids(paths: Iterable[str], function: Callable[..., Any]) -> None
 
 
 def _is_context(parameter: inspect.Parameter) -> bool:
-    """Return whether an SDK passes it: by its annotation, or the usual name."""
+    """Whether an SDK passes it: by its annotation, or the usual name."""
     names = re.findall(r"\w+", inspect.formatannotation(parameter.annotation))
     return parameter.name == "ctx" or not _CONTEXTS.isdisjoint(names)

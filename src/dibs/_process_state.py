@@ -45,6 +45,7 @@ class HeldHere(NamedTuple):
     held: float
     """Seconds since it was acquired."""
     remaining: float
+    ttl: float
     is_claim: bool
     is_renewed: bool
 
@@ -127,6 +128,7 @@ def _held(lease: LeaseState, now: float) -> HeldHere:
         call.name,
         held,
         remaining,
+        call.options.ttl,
         parts_of(lease.token).is_claim,
         bool(call.options.renew),
     )

@@ -92,7 +92,9 @@ class KeyInfo(NamedTuple):
     permits: tuple[Permit, ...] = ()
     """The permits that expire first, if several may hold the key."""
     taken: int = 0
-    """How many permits are held."""
+    """How many permits are held, or processes wait."""
+    used: int | None = None
+    """rate: how many units of it are used up now."""
     loading: str | None = None
     """cached: who loads it now."""
     took: float | None = None
@@ -214,12 +216,12 @@ def _classified_key(namespace: str, key: str, reading: KeyReading, now: float) -
             return KeyInfo(key, "fence", "counter", remaining, of=whose)
         case [int(), list()] if key.startswith("fires:") and (whose := _owner_key(namespace, key)):
             return KeyInfo(key, "history", "fires", remaining, of=whose)
-        case [int(), list()] if key.startswith("waiting:") and (
+        case [int(count), list()] if key.startswith("waiting:") and (
             whose := _owner_key(namespace, key)
         ):
-            return KeyInfo(key, "waiters", "waiting", remaining, of=whose)
-        case [int(), list(members)] if _is_window(members):
-            return KeyInfo(key, "rate", "counting", remaining)
+            return KeyInfo(key, "waiters", "waiting", remaining, of=whose, taken=count)
+        case [int(count), list(members)] if _is_window(members):
+            return KeyInfo(key, "rate", "counting", remaining, used=count)
         case [int(count), list(members)] if permits := _permits_in(members, now):
             return KeyInfo(key, "permits", "held", remaining, permits=permits, taken=count)
         case _:
@@ -313,7 +315,7 @@ def _framed_entry(key: str, head: bytes, now: float) -> KeyInfo:
         age = None if frame is None else _age_at(frame.made_at, now)
         return KeyInfo(key, "done", "done", age=age, token_hint=token_hint(head), note=claim.note)
     if head.startswith((b"dibs1 rate ", b"dibs1 quota ")):
-        return KeyInfo(key, "rate", "counting")
+        return KeyInfo(key, "rate", "counting", used=_used_units(head, now))
     loading = None
     if head.startswith(MARK):
         mark, _, head = head.partition(b"\n")
@@ -325,6 +327,24 @@ def _framed_entry(key: str, head: bytes, now: float) -> KeyInfo:
     state = "loading" if loading else "failed" if value.codec == FAILURE else "value"
     age, took = _age_at(value.made_at, now), value.took if math.isfinite(value.took) else None
     return KeyInfo(key, "cached", state, age=age, loading=loading, took=took)
+
+
+_RATE = re.compile(rb"dibs1 rate \d+;([\d:,]+)")
+_QUOTA = re.compile(rb"dibs1 quota \d+ (\d+)")
+
+
+def _used_units(head: bytes, now: float) -> int | None:
+    """Return how many units of a rate (of several: the fullest) or of a quota are used up.
+
+    None: the record cannot be read.
+    """
+    if quota := _QUOTA.match(head):
+        return int(quota[1])
+    rates = _RATE.match(head)
+    if rates is None:
+        return None
+    pairs = [each.split(b":") for each in rates[1].split(b",")]
+    return max(math.ceil(max(int(used) - now * 1e6, 0) / max(int(unit), 1)) for unit, used in pairs)
 
 
 def _permits_in(members: list[Reply], now: float) -> tuple[Permit, ...]:

@@ -196,7 +196,7 @@ class Console:
         process = process_state(self._dibs)
         figures = None if self._statistics is None else self._statistics.facts()
         at = Moment(monotonic(), time())
-        return state_of(self.survey, process, figures, view, rights, at)
+        return state_of(self.survey, process, figures, view, rights, at, alive)
 
     async def _release_response(self, rights: Rights, body: bytes) -> ConsoleResponse:
         release = wanted_release(body, is_allowed=rights.release)

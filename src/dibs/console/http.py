@@ -288,7 +288,10 @@ def explained(reason: Facts | None, *, keys: bool) -> ConsoleResponse:
         return json_response(404, {"error": "It no longer exists."})
     if not keys:
         reason = reason._replace(place=reason.place._replace(key=shorten(reason.place.key)))
+    texts = advice(reason)
+    if not keys:  # a command with a shortened key does nothing
+        texts = [text for text in texts if "`dibs " not in text]
     return json_response(200, {
         "key": reason.place.key, "facts": listed(reason, whole=keys),
-        "next": next_steps(reason), "advice": advice(reason),
+        "next": next_steps(reason), "advice": texts,
     })  # fmt: skip

@@ -84,7 +84,7 @@ async def test_a_key_that_is_released_early_stays_taken(server: Server) -> None:
                     pytest.fail("held twice")
             assert 0 < caught.value.retry_after <= 2
             assert caught.value.holder == one._leases.identity.holder
-        assert 0 < server.client().pttl("user:1") <= 2000
+        assert 0 < server.client().pttl("user:1") <= 2050
         holding = await one.peek("user:1")
         assert holding is not None and holding.remaining <= 2
         await eventually(lambda: server.keys() == [])
@@ -122,7 +122,7 @@ async def test_a_body_that_raises_keeps_its_key_as_long(server: Server) -> None:
         with pytest.raises(LookupError):
             async with dibs.hold("user:1", ttl=60, at_least=30):
                 raise LookupError
-        assert 20_000 < server.client().pttl("user:1") <= 30_000
+        assert 20_000 < server.client().pttl("user:1") <= 30_050
 
 
 async def test_with_renewal_it_is_counted_from_the_acquire(server: Server) -> None:
@@ -130,7 +130,7 @@ async def test_with_renewal_it_is_counted_from_the_acquire(server: Server) -> No
     async with AsyncDibs(server.url, budget=5) as dibs:
         async with dibs.hold("user:1", ttl=30, renew=True, at_least=20) as lease:
             assert await lease.extend(60)
-        assert 10_000 < server.client().pttl("user:1") <= 20_000
+        assert 10_000 < server.client().pttl("user:1") <= 20_050
         assert await dibs.try_hold("user:1", ttl=5) is None
 
 

@@ -617,7 +617,7 @@ def test_calls_are_counted_up_to_the_burst(server: Server) -> None:
     second = 1_000_000
 
     def call(request: str, burst: int = 3) -> list[int]:
-        return script(["key"], request, 1, 0, 20 * second, burst)
+        return script(["key"], request, 0, 20 * second, burst, 1, 0)
 
     for number, left in ((1, 2), (2, 1), (3, 0)):
         allowed, rest, more = call(f"a-{number}")
@@ -635,7 +635,7 @@ def test_the_last_eight_requests_are_remembered(server: Server) -> None:
     """One that is repeated later counts again."""
     script = Script(server, "throttle")
     for number in range(10):
-        script(["key"], f"a-{number}", 1, 0, 1_000_000, 100)
+        script(["key"], f"a-{number}", 0, 1_000_000, 100, 1, 0)
     names = b" ".join([b"a-%d" % number for number in range(9, 1, -1)])
     assert script.client.get("key").endswith(b" " + names)
     assert len(script.client.get("key").split()) == 3 + 8
@@ -646,13 +646,13 @@ def test_what_was_counted_by_a_clock_that_was_ahead_stays_counted(server: Server
     script = Script(server, "throttle")
     ahead, past = script.now_us() + 10**12, script.now_us() - 10**12
     script.client.set("key", b"dibs1 rate %d;1000000:%d a-1" % (ahead, ahead + 3_000_000))
-    allowed, _, more = script(["key"], "a-2", 1, 0, 1_000_000, 3)
+    allowed, _, more = script(["key"], "a-2", 0, 1_000_000, 3, 1, 0)
     assert allowed == 0 and more == 1_000_000
     script.client.set("key", b"dibs1 rate %d;1000000:%d a-1" % (past, past))
-    assert script(["key"], "a-2", 1, 0, 1_000_000, 3)[:2] == [1, 2]
+    assert script(["key"], "a-2", 0, 1_000_000, 3, 1, 0)[:2] == [1, 2]
     script.client.set("key", LEASE)
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
-        script(["key"], "a-2", 1, 0, 1_000_000, 3)
+        script(["key"], "a-2", 0, 1_000_000, 3, 1, 0)
 
 
 def test_waiters_are_noted_up_to_a_number(server: Server) -> None:

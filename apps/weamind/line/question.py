@@ -13,10 +13,14 @@ from .when import When, find_when
 Topic = Literal[
     "weather",
     "rain",
+    "thunder",
     "laundry",
     "clothes",
+    "short sleeves",
     "cold",
     "heat",
+    "highest",
+    "lowest",
     "temperature",
     "humidity",
     "uv",
@@ -31,6 +35,8 @@ Topic = Literal[
     "outing",
 ]
 
+OF_TODAY: frozenset[Topic] = frozenset({"uv", "air", "typhoon", "sunrise", "closure"})
+"""What is asked about today, whatever day was talked about before."""
 _VERY = "很|真|真的|超|超級|好|有夠|這麼|那麼|還|蠻|滿|太|不太|不是很"
 _FAIR = "好|不錯|穩定|差|糟|爛|棒|怪|不好"
 _WORDS: tuple[tuple[Topic, str], ...] = (
@@ -62,6 +68,10 @@ _WORDS: tuple[tuple[Topic, str], ...] = (
         r"|曬得乾|laundry",
     ),
     (
+        "thunder",
+        r"(?:會不會|會|有沒有|有|可能)*(?:打雷|雷聲|閃電|落雷|雷雨(?!衣))|thunder(?:storm)?s?|雷が?鳴",
+    ),
+    (
         "rain",
         r"(?:會不會|要不要|需不需要|不用|不必|需要|要|該|用|有沒有|會|有|可能)*(?:帶|拿|撐|用|準備|"
         r"穿)?(?:雨傘|雨衣|傘|伞)"
@@ -74,6 +84,10 @@ _WORDS: tuple[tuple[Topic, str], ...] = (
         r"|雨(?:勢)?(?:會|很|有|多|還|什麼時候|何時|幾點|快|要)*(?:大不大|大|停|多)(?:了)?"
         r"|雨[がはもの]?\s*(?:降|ふ)[りるっ]|雨(?=です|でしょ|かな)"
         r"|will it rain|rain(?:y|ing)?|umbrella",
+    ),
+    (
+        "short sleeves",
+        r"(?:可以|能|能不能|可不可以|適合)*穿短[袖褲](?:就好|就可以|可以|會不會冷|會冷|行|夠)*(?=[嗎?]|$)",
     ),
     (
         "clothes",
@@ -91,6 +105,8 @@ _WORDS: tuple[tuple[Topic, str], ...] = (
         r"(?:會不會|會|有多|有|很|好|超|多|變|比較|最近)*(?:熱不熱|悶熱|熱|炎熱|悶)(?:死人?|"
         r"翻)?|中暑|(?:要不要|需要|要|該|用)*(?:開|吹)?冷氣(?!團)|蒸?し?暑[いくか]|hot",
     ),
+    ("highest", r"最高(?:溫度?|氣溫|溫)?(?:是|會到|會|大概|大約|到|多少|幾)*度?(?=[嗎?呢]|$|\s)"),
+    ("lowest", r"最低(?:溫度?|氣溫|溫)?(?:是|會到|會|大概|大約|到|多少|幾)*度?(?=[嗎?呢]|$|\s)"),
     (
         "temperature",
         r"(?:最|高|低)*(?:溫度|氣溫|气温|體感(?:溫度)?|溫差|高溫|低溫)(?:是|大概|大約|"
@@ -151,6 +167,10 @@ _ASKING = re.compile(
 )
 
 
+_COMPARING = re.compile(
+    r"比較|比|哪[裡裏邊個一]|還是|誰|(?<![a-z])(?:which|or|warmer|colder|hotter|more)(?![a-z])"
+)
+"""Of several places, one is asked for."""
 _REMARK = re.compile(rf"天[氣气](?:{_VERY})*(?:{_FAIR})(?!\s*[嗎吗?？不])")
 """天氣真好: a remark, not a question."""
 
@@ -165,6 +185,8 @@ class Question:
     """What else is asked in the same text: 會下雨嗎 要穿外套嗎."""
     is_japanese: bool = False
     """True: in that language it is answered."""
+    is_comparison: bool = False
+    """True: of several places, which has more of it: 高雄跟台中哪裡比較熱."""
 
     @property
     def is_plain(self) -> bool:
@@ -189,7 +211,8 @@ def find_question(text: str, now: datetime) -> tuple[Question | None, str]:
     if not topics and when is None:
         return None, rest
     also: tuple[Topic, ...] = tuple(each for each in topics[1:] if each != "weather")
-    return Question(topics[0] if topics else "weather", when, also), rest
+    topic, compares = topics[0] if topics else "weather", _COMPARING.search(text) is not None
+    return Question(topic, when, also, is_comparison=compares), rest
 
 
 def read_question(topic: str | None, when: str | None, now: datetime) -> Question:

@@ -27,7 +27,8 @@ _ROUNDING = 1.01
 """By how much a whole number of µs may make a rate slower than asked for."""
 
 Period = Literal["day", "week", "month"]
-Rates = tuple[tuple[int, Seconds], ...] | list[tuple[int, Seconds]]
+_Further = tuple[int, Seconds] | tuple[int, Seconds, int]
+Rates = tuple[_Further, ...] | list[_Further]
 
 
 class ThrottleKeywords(TypedDict, total=False, closed=True):
@@ -40,7 +41,8 @@ class ThrottleKeywords(TypedDict, total=False, closed=True):
     burst: int | None
     """How many may come at once after a quiet time. None: *limit*. 1: evenly spaced."""
     also: Rates
-    """Further rates of the key, as (limit, per): all of them count a call, or none does."""
+    """Further rates of the key, as (limit, per): all of them count a call, or none does. With a
+    third number a call always costs that much of it: (60, 60, 1) beside a limit of tokens."""
     exact: bool
     """Never more than *limit* in any time of *per*, at the price of an entry for each call; without
     it, such a time may have *limit* and *burst*."""
@@ -66,6 +68,8 @@ class Rate(NamedTuple):
 
     interval_us: int
     burst: int
+    own_cost: int = 0
+    """What each call costs of it. 0: what the call says."""
 
 
 class ThrottleOptions:
@@ -88,7 +92,7 @@ class ThrottleOptions:
         if exact and (burst is not None or also):
             raise UsageError("exact=True takes neither burst= nor also=")
         self.exact: Final = bool(exact)
-        self.most: Final = min(rate.burst for rate in self.rates)
+        self.most: Final = min(rate.burst for rate in self.rates if not rate.own_cost)
         """The most that one call may cost."""
         self.on_outage: Final = settings.policy(on_outage)
 
@@ -147,11 +151,19 @@ def _checked_rate(limit: int, per: float, burst: int | None) -> Rate:
     return rate
 
 
-def _further_rates(also: Iterable[tuple[int, Seconds]]) -> list[Rate]:
+def _further_rates(also: Iterable[_Further]) -> list[Rate]:
     rates = list(also)
-    if len(rates) >= MOST_RATES or not all(len(each) == 2 for each in rates):
-        raise UsageError(f"also= takes at most {MOST_RATES - 1} pairs of limit and per")
-    return [_checked_rate(units(limit, "limit"), seconds(per, "per"), None) for limit, per in rates]
+    if len(rates) >= MOST_RATES or not all(2 <= len(each) <= 3 for each in rates):
+        most = MOST_RATES - 1
+        raise UsageError(f"also= takes at most {most} of (limit, per), or (limit, per, cost)")
+    return [_further_rate(each[0], each[1], *each[2:]) for each in rates]
+
+
+def _further_rate(limit: int, per: Seconds, cost: int | None = None) -> Rate:
+    rate = _checked_rate(units(limit, "limit"), seconds(per, "per"), None)
+    if cost is None:
+        return rate
+    return rate._replace(own_cost=_checked_cost(units(cost, "cost"), rate.burst, "limit"))
 
 
 def check_throttle(options: ThrottleKeywords) -> ThrottleOptions:
@@ -186,13 +198,29 @@ UNGUARDED_USAGE = UsageOutcome(passed=True, left=0, reset=0.0, guarded=False)
 
 
 def throttle_request(
-    key: bytes, token: bytes, options: ThrottleOptions, cost: int = 1, wait: float | None = 0.0
+    key: bytes, token: bytes, options: ThrottleOptions, cost: int = 1, wait: float = 0.0
 ) -> Request:
-    """Count a call that takes its turn within *wait* seconds. None: settle, count it anyway."""
-    patience = -1 if wait is None else math.floor(wait * _MICRO)
-    rates = [number for rate in options.rates for number in rate]
-    words = (secret_of(token), cost, patience, *rates)
-    return Request(run_script("throttle", [key], *words), 1, key)
+    """Count a call that takes its turn within *wait* seconds. A cost of 0: look."""
+    return _throttle_request(key, token, options, cost, math.floor(wait * _MICRO), min(cost, 1))
+
+
+def settle_request(
+    key: bytes, token: bytes, options: ThrottleOptions, more: int, *, is_unused: bool
+) -> Request:
+    """Count *more* for a call, or less. *is_unused*: there was no such call after all."""
+    return _throttle_request(key, token, options, more, -1, -1 if is_unused else 0)
+
+
+def _throttle_request(
+    key: bytes, token: bytes, options: ThrottleOptions, cost: int, patience: int, calls: int
+) -> Request:
+    words = [
+        number
+        for interval, burst, own in options.rates
+        for number in (interval, burst, calls * own if own else cost, own)
+    ]
+    script = run_script("throttle", [key], secret_of(token), patience, *words)
+    return Request(script, 1, key)
 
 
 def window_request(

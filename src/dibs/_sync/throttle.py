@@ -30,6 +30,7 @@ from .._core.throttle import (
     quota_request,
     read_quota,
     read_throttle,
+    settle_request,
     settle_window_request,
     throttle_request,
     window_request,
@@ -75,6 +76,8 @@ class Settlement(NamedTuple):
     outcome: UsageOutcome
     before: int
     cost: int
+    is_unused: bool = False
+    """There was no such call after all: rates that count calls are given back as well."""
 
 
 class Throttling:
@@ -146,7 +149,7 @@ def _wait_for_turn(leases: Leases, call: UsageCall, outcome: UsageOutcome) -> No
     try:
         sleep(outcome.delay)
     except BaseException:
-        unused = Settlement(outcome, call.cost, 0)
+        unused = Settlement(outcome, call.cost, 0, is_unused=True)
         leases.ends.add(lambda: _ask(leases, call, unused))
         raise
 
@@ -191,7 +194,8 @@ def _send(
             key, options, change.outcome.request, change.before, change.cost
         )
     else:
-        request = throttle_request(key, token, options, change.cost - change.before, None)
+        more = change.cost - change.before
+        request = settle_request(key, token, options, more, is_unused=change.is_unused)
     return leases.store.read(read_throttle, leases.store.ask(request, now))
 
 

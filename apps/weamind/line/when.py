@@ -123,7 +123,7 @@ _DAY_OF_MONTH = re.compile(
     r"(3[01]|[12]\d|[1-9]|三十一?|二?十[一二三四五六七八九]?|[一二三四五六七八九])[號号]"
     r"(?!\s*(?:公路|線|橋|之\d|\d*樓|出口|登機門|月台|碼頭|公園|隧道|倉庫|門市))"
 )
-_ADDRESS = re.compile(r"(?:[路巷弄段道]|(?<!老)街)(?:[\d一二三四五六七八九十之~-]+[巷弄]?)*\s*$")
+_ADDRESS = re.compile(r"(?:[路巷弄段道]|(?<!老)街)(?:[\d一二三四五六七八九十之~-]++[巷弄]?)*\s*$")
 """Before a number: it is that of a house, or of a motorway."""
 _RELATIVE = re.compile(
     "("

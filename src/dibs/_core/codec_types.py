@@ -132,6 +132,27 @@ def returned_values_type(function: Callable[..., Any]) -> Any:
         return parts[1]
 
 
+_ITERATORS = (
+    *(abc.AsyncIterator, abc.AsyncIterable, abc.AsyncGenerator),
+    *(abc.Iterator, abc.Iterable, abc.Generator),
+)
+
+
+def yielded_type(function: Callable[..., Any]) -> Any:
+    """The type of what a generator says it yields; as `returned_type`."""
+    try:
+        of = typing.get_type_hints(function).get("return")
+    except Exception:
+        return JsonValue
+    parts = get_args(of)
+    if get_origin(of) not in _ITERATORS or not parts:
+        return None
+    try:
+        return None if shape_of(parts[0]).is_plain else parts[0]
+    except UsageError:
+        return parts[0]
+
+
 def _name_of(of: Any) -> str:
     return getattr(of, "__qualname__", None) or repr(of)
 

@@ -524,11 +524,19 @@ def checked_paths(given: object, option: str = "payload") -> tuple[str, ...]:
     return cast("tuple[str, ...]", paths)
 
 
+_GENERATOR = (
+    "a generator runs item by item, when the call has long returned: to share what it yields and "
+    "keep it, use streamed; to guard it, hold or claim the key in its body"
+)
+
+
 def function_error(function: object, otherwise: str) -> str:
     """What is wrong with a *function* that a decorator cannot wrap."""
     if isinstance(function, classmethod | staticmethod):
         kind = type(cast("object", function)).__name__
         return f"put @{kind} above the decorator of dibs: it wraps the function itself"
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        return _GENERATOR
     return otherwise
 
 

@@ -88,7 +88,11 @@ SIZE = [b"$%d\r\n" % size for size in range(1200)]
 def pack(*words: bytes | str | int) -> bytes:
     """One command as the wire wants it."""
     # hiredis 3.5 ends the process if a signal handler raises while it writes a number.
-    command: Any = tuple([b"%d" % word if isinstance(word, int) else word for word in words])
+    command: Any = words
+    for word in words:
+        if type(word) is int:
+            command = tuple([b"%d" % each if type(each) is int else each for each in words])
+            break
     return hiredis.pack_command(command)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 

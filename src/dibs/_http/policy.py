@@ -1,5 +1,6 @@
 """Which requests are guarded, and how: the options of an application, and the policy of a route."""
 
+import functools
 import re
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field, replace
@@ -54,12 +55,12 @@ class GuardOptions(Generic[U]):
             raise UsageError("session_cookie must be the name of a cookie, or None")
         secret_bytes(self.secret)
 
-    @property
+    @functools.cached_property
     def spool(self) -> Spool:
         """The room for long bodies."""
         return spool_of(self.spool_limit)
 
-    @property
+    @functools.cached_property
     def key(self) -> bytes:
         """The secret as bytes; empty: none was set."""
         return secret_bytes(self.secret)
@@ -472,12 +473,23 @@ class _Pattern:
 
 
 def _regex(path: str) -> str:
-    return "".join([_word(word) for word in re.split(r"(\*|\{\w+\})", path)])
+    """The pattern of a route.
+
+    Of a text between two `*`, its first occurrence will do: to try all of them, in a path that a
+    client made for that, would take seconds. With a field, which one counts makes a difference.
+    """
+    first, *others = [_words(text) for text in path.split("*")]
+    if any("(?P<" in text for text in others):
+        return ".*".join([first, *others])
+    between = [f"(?>.*?{text})" for text in others[:-1]]
+    return "".join([first, *between, *[".*" + last for last in others[-1:]]])
+
+
+def _words(text: str) -> str:
+    return "".join([_word(word) for word in re.split(r"(\{\w+\})", text)])
 
 
 def _word(word: str) -> str:
-    if word == "*":
-        return ".*"
     if re.fullmatch(r"\{\w+\}", word):
         return f"(?P<{word[1:-1]}>[^/]+)"
     if "{" in word or "}" in word:

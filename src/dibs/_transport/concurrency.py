@@ -52,7 +52,11 @@ class LoopBinding:
 
     def enter(self) -> None:
         """Belong to the loop that runs here. UsageError: there is none, or another one is open."""
-        if self._loop is not (loop := running_loop()):
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise no_loop_error() from None
+        if self._loop is not loop:
             with self._guard:
                 check_loop(self._loop, loop)
                 self._loop = loop

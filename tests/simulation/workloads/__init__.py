@@ -9,12 +9,18 @@ from .jobs import AgainJobs, AloneJobs, FetchedJobs, Jobs, SendingJobs
 from .leader import Leader
 from .mistaken import Mistaken
 from .scheduled import Scheduled
+from .streamed import Streamed
 from .throttle import Throttle
 from .units import EarlyUnits, Units
 
 VERBS: tuple[type[Workload], ...] = (
+<<<<<<< HEAD
     Hold, Late, Limit, All, AllOfSlots, SwitchedMaster, MovingSlots, Leader, HandOver, Claims,
     Cached, CachedMany,
     Scheduled, Jobs, FetchedJobs, SendingJobs, AloneJobs, AgainJobs, Throttle, Units,
+=======
+    Hold, Late, Limit, SwitchedMaster, MovingSlots, Leader, HandOver, Claims, Cached, CachedMany,
+    Scheduled, Jobs, FetchedJobs, SendingJobs, AloneJobs, AgainJobs, Throttle, Units, Streamed,
+>>>>>>> main
 )  # fmt: skip
 WORKLOADS: dict[str, type[Workload]] = {each.name: each for each in (*VERBS, Mistaken, EarlyUnits)}

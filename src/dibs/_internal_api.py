@@ -50,6 +50,7 @@ from ._core.options import (
     takes,
 )
 from ._core.schedule import lease_name, next_fires
+from ._core.signatures import signature_of
 from ._core.throttle import ThrottleKeywords, UsageOutcome
 from ._databases import NotOurs, open_in_django
 from ._forks import RenewedLock, fork_safe_lock
@@ -144,6 +145,7 @@ if TYPE_CHECKING:
         "seconds",
         "shorten",
         "shown",
+        "signature_of",
         "standing_of",
         "start_thread",
         "takes",

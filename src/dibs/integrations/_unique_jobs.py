@@ -23,6 +23,7 @@ from .._internal_api import (
     returned_type,
     seconds,
     shown,
+    signature_of,
     token_hint,
 )
 from ..errors import Duplicate, LeaseLost, UsageError
@@ -328,7 +329,7 @@ class UniqueKey:
         self, template: str, function: Callable[..., Any], options: UniqueOptions, task: str = ""
     ) -> None:
         """*task*: the name of the job, for `{task}`. UsageError: *function* lacks a field."""
-        is_named = TASK in template and "task" not in inspect.signature(function).parameters
+        is_named = TASK in template and "task" not in signature_of(function).parameters
         options.used_by(task, template if is_named else template.replace(TASK, "{}"))
         # Quoted, so that the name of one job and a field of another do not make the same key.
         written = template.replace(TASK, quote(task, safe="")) if is_named else template
@@ -464,7 +465,7 @@ def claimed_by(key: str, token: str | None) -> tuple[str, str] | None:
 
 def without_parameters(function: Callable[..., Any], names: Iterable[str]) -> Callable[..., Any]:
     """Something with the signature of *function*, without the parameters *names*."""
-    signature, left_out = inspect.signature(function), set(names)
+    signature, left_out = signature_of(function), set(names)
     parameters = [each for name, each in signature.parameters.items() if name not in left_out]
 
     def call(*args: Any, **kwargs: Any) -> None: ...

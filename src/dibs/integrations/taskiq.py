@@ -36,6 +36,7 @@ with needs("taskiq"):
     from taskiq_dependencies.dependency import Dependency
 
 from .. import AsyncDibs, Duplicate, LeaseLost
+from .._internal_api import signature_of
 from ._async.jobs import AsyncResultWait, AsyncRun, AsyncUniqueJobs
 from ._unique_jobs import (
     TURN_WITHIN,
@@ -93,7 +94,7 @@ def _injected(function: Callable[..., Any]) -> list[str]:
     """The parameters that a worker fills, and that no message has."""
     hints = get_type_hints(function, include_extras=True)
     names: list[str] = []
-    for name, parameter in inspect.signature(function).parameters.items():
+    for name, parameter in signature_of(function).parameters.items():
         markers = [parameter.default, *getattr(hints.get(name), "__metadata__", ())]
         names += [name] if any(isinstance(each, Dependency) for each in markers) else []
     return names
@@ -306,7 +307,7 @@ def _guarded(function: Callable[..., Any], jobs: AsyncUniqueJobs) -> Callable[..
 def _inject_context(guarded: Any, function: Callable[..., Any]) -> None:
     """Have workers pass the message: nothing else that calls *guarded* does."""
     hints = {**get_type_hints(function, include_extras=True), CONTEXT: Context}
-    own = inspect.signature(function).parameters.values()
+    own = signature_of(function).parameters.values()
     # Resolved: Taskiq evaluates no text in a signature that is given to it.
     parameters = [each.replace(annotation=hints.get(each.name, each.annotation)) for each in own]
     added = inspect.Parameter(

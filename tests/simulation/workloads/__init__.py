@@ -14,13 +14,8 @@ from .throttle import Throttle
 from .units import EarlyUnits, Units
 
 VERBS: tuple[type[Workload], ...] = (
-<<<<<<< HEAD
     Hold, Late, Limit, All, AllOfSlots, SwitchedMaster, MovingSlots, Leader, HandOver, Claims,
-    Cached, CachedMany,
-    Scheduled, Jobs, FetchedJobs, SendingJobs, AloneJobs, AgainJobs, Throttle, Units,
-=======
-    Hold, Late, Limit, SwitchedMaster, MovingSlots, Leader, HandOver, Claims, Cached, CachedMany,
-    Scheduled, Jobs, FetchedJobs, SendingJobs, AloneJobs, AgainJobs, Throttle, Units, Streamed,
->>>>>>> main
+    Cached, CachedMany, Scheduled, Jobs, FetchedJobs, SendingJobs, AloneJobs, AgainJobs, Throttle,
+    Units, Streamed,
 )  # fmt: skip
 WORKLOADS: dict[str, type[Workload]] = {each.name: each for each in (*VERBS, Mistaken, EarlyUnits)}

@@ -17,7 +17,7 @@ OF_EVERY_RUN = 10
 WORKLOADS = (
     "hold", "late", "limit", "all", "all_of_slots", "sentinel", "cluster", "leader", "handover",
     "claims", "cached", "cached_many", "scheduled", "jobs", "fetched", "sending", "alone", "again",
-    "throttle", "units", "streamed",
+    "turns", "throttle", "units", "streamed",
 )  # fmt: skip
 
 

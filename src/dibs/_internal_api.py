@@ -27,7 +27,15 @@ from ._core.inspection import (
     shorten,
     token_hint,
 )
-from ._core.jobs import ResultWatch, Standing, covers, fetched_by, standing_of
+from ._core.jobs import (
+    ResultWatch,
+    Standing,
+    WaitingJob,
+    covers,
+    fetched_by,
+    standing_of,
+    ticket_of,
+)
 from ._core.keys import (
     Seconds,
     Template,
@@ -113,6 +121,7 @@ if TYPE_CHECKING:
         "ThrottleKeywords",
         "TypedDict",
         "UsageOutcome",
+        "WaitingJob",
         "Within",
         "Work",
         "answering",
@@ -150,6 +159,7 @@ if TYPE_CHECKING:
         "start_thread",
         "takes",
         "throttling",
+        "ticket_of",
         "token_hint",
         "transactions",
         "try_lock",

@@ -557,7 +557,8 @@ class AsyncDibs(AsyncCaching, AsyncCounting, AsyncStreaming):
         """For the integrations of job queues."""
         from .job_keys import AsyncJobKeys
 
-        return AsyncJobKeys(self._leases, self._settings.namespace)
+        settings = self._settings
+        return AsyncJobKeys(self._leases, settings.namespace, settings.on_outage)
 
     # ---- the end
 

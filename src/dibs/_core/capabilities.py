@@ -32,6 +32,7 @@ SCRIPTS = (
     "schedule_look",
     "schedule_record",
     "job_fetch",
+    "job_wait",
     "throttle",
     "quota",
     "window",

@@ -558,7 +558,8 @@ class Dibs(Caching, Counting, Streaming):
         """For the integrations of job queues."""
         from .job_keys import JobKeys
 
-        return JobKeys(self._leases, self._settings.namespace)
+        settings = self._settings
+        return JobKeys(self._leases, settings.namespace, settings.on_outage)
 
     # ---- the end
 

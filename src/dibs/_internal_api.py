@@ -27,7 +27,15 @@ from ._core.inspection import (
     shorten,
     token_hint,
 )
-from ._core.jobs import ResultWatch, Standing, covers, fetched_by, standing_of
+from ._core.jobs import (
+    ResultWatch,
+    Standing,
+    WaitingJob,
+    covers,
+    fetched_by,
+    standing_of,
+    ticket_of,
+)
 from ._core.keys import (
     Seconds,
     Template,
@@ -50,6 +58,7 @@ from ._core.options import (
     takes,
 )
 from ._core.schedule import lease_name, next_fires
+from ._core.signatures import signature_of
 from ._core.throttle import ThrottleKeywords, UsageOutcome
 from ._databases import NotOurs, open_in_django
 from ._forks import RenewedLock, fork_safe_lock
@@ -112,6 +121,7 @@ if TYPE_CHECKING:
         "ThrottleKeywords",
         "TypedDict",
         "UsageOutcome",
+        "WaitingJob",
         "Within",
         "Work",
         "answering",
@@ -144,10 +154,12 @@ if TYPE_CHECKING:
         "seconds",
         "shorten",
         "shown",
+        "signature_of",
         "standing_of",
         "start_thread",
         "takes",
         "throttling",
+        "ticket_of",
         "token_hint",
         "transactions",
         "try_lock",

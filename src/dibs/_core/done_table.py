@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from ..errors import Duplicate, Mismatch, UsageError
+from .signatures import signature_of
 
 TableRow = Sequence[Any]
 TableRows = Sequence[TableRow]
@@ -389,7 +390,7 @@ def shown(opener: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any: ...
 
-    signature = remaining(opener, inspect.signature(function))
+    signature = remaining(opener, signature_of(function))
     call.__signature__ = signature  # type: ignore[attr-defined]
     return call
 

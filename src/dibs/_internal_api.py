@@ -171,7 +171,7 @@ UNGUARDED_TOKEN = token_for("claim", UNGUARDED)
 
 
 def checked_fence(lease: "Lease | AsyncLease") -> int:
-    """Its fence. UsageError: it has none; an unguarded one never has."""
+    """Return its fence. Raises UsageError if it has none; an unguarded one never has."""
     if lease.fence is None:
         raise UsageError("the lease has no fence: ask for it with fence=True; unguarded has none")
     return lease.fence
@@ -197,7 +197,10 @@ def claiming(dibs: "Dibs", request: ClaimRequest) -> "Claiming": ...
 @overload
 def claiming(dibs: "AsyncDibs", request: ClaimRequest) -> "AsyncClaiming[Any]": ...
 def claiming(dibs: Any, request: ClaimRequest) -> Any:
-    """The context manager of `Dibs.claim` for *request*; entering it raises what that raises."""
+    """Return the context manager of `Dibs.claim` for *request*.
+
+    Entering it raises what that raises.
+    """
     key, options, payload, name, note, token = request
     fingerprint = NO_PAYLOAD if payload is None else payload.encode()
     return dibs._claim(key, options, fingerprint, name, note, token)
@@ -210,7 +213,7 @@ def transactions(
     kind: "type[AsyncDibs] | AsyncDibs", opener: Any, options: ClaimOptions
 ) -> "AsyncWithin": ...
 def transactions(kind: Any, opener: Any, options: ClaimOptions) -> Any:
-    """What runs functions in transactions that *opener* opens, with the record of a claim.
+    """Return what runs functions in transactions that *opener* opens, with the record of a claim.
 
     *kind*: for whose claims. UsageError: *opener* or an option does not fit.
     """
@@ -218,13 +221,13 @@ def transactions(kind: Any, opener: Any, options: ClaimOptions) -> Any:
 
 
 def refusal_in(result: object) -> Duplicate | None:
-    """Why a function was not run in a transaction; None: *result* is its result."""
+    """Return why a function was not run in a transaction; None: *result* is its result."""
     error = result.error if isinstance(result, RefusedByTable) else None
     return error if isinstance(error, Duplicate) else None
 
 
 def row_of(claim: "AsyncClaim | Claim", addition: str) -> bytes:
-    """The key of a row for something that is less than all of *claim*."""
+    """Return the key of a row for something that is less than all of *claim*."""
     state: Any = claim
     return state._call.key + f" {addition}".encode()
 
@@ -253,7 +256,7 @@ def job_keys(dibs: "Dibs") -> "JobKeys": ...
 @overload
 def job_keys(dibs: "AsyncDibs") -> "AsyncJobKeys": ...
 def job_keys(dibs: Any) -> Any:
-    """What jobs keep beside their claims."""
+    """Return what jobs keep beside their claims."""
     return dibs._job_keys
 
 

@@ -21,7 +21,7 @@ JsonObject = dict[str, Any]
 
 
 def printable_lines(text: str) -> str:
-    """*text* without characters that a terminal would obey, line by line."""
+    """Return *text* without characters that a terminal would obey, line by line."""
     return "\n".join([printable(line) for line in text.split("\n")])
 
 
@@ -60,7 +60,7 @@ def counted(number: int, word: str) -> str:
 
 
 def shown_key(entry: KeyInfo, *, whole: bool) -> str:
-    """The key, shortened unless *whole*. Schedules are named in logs anyway."""
+    """Return the key, shortened unless *whole*. Schedules are named in logs anyway."""
     return _shown(entry.key, whole=whole or entry.kind == "schedule")
 
 
@@ -77,7 +77,7 @@ def _shown(key: str, *, whole: bool) -> str:
 
 
 def what(entry: KeyInfo) -> str:
-    """The kind, and its state where that is news."""
+    """Return the kind, and its state where that is news."""
     usual = (
         "held",
         "running",
@@ -95,7 +95,7 @@ def what(entry: KeyInfo) -> str:
 
 
 def who(entry: KeyInfo) -> str:
-    """Who has the key, or works on it."""
+    """Return who has the key, or works on it."""
     if entry.kind == "permits":
         names = [permit.holder or "?" for permit in entry.permits]
         first = printable(names[0]) if names else ""
@@ -104,7 +104,7 @@ def who(entry: KeyInfo) -> str:
 
 
 def details(entry: KeyInfo, *, whole: bool) -> str:
-    """What else is to be said about it in a table."""
+    """Return what else is to be said about it in a table."""
     match entry.kind:
         case "lock" | "fence" | "waiters" | "history" if entry.of is not None:
             return f"of {_shown_owner(entry, whole=whole)}"
@@ -132,7 +132,7 @@ HEADINGS = ("KEY", "WHAT", "HOLDER", "LEFT", "AGE", "SIZE", "DETAILS")
 
 
 def row(entry: KeyInfo, *, whole: bool) -> list[str]:
-    """The cells of a table, in the order of `HEADINGS`."""
+    """Return the cells of a table, in the order of `HEADINGS`."""
     key, text = shown_key(entry, whole=whole), details(entry, whole=whole)
     age = duration(entry.age)
     return [key, what(entry), who(entry), _left(entry), age, _length(entry), text]
@@ -148,7 +148,7 @@ def _is_mark(entry: KeyInfo) -> bool:
 
 
 def is_stuck(entry: KeyInfo) -> bool:
-    """Whether the key is held and never expires: dibs itself always sets an expiry."""
+    """Return whether the key is held and never expires: dibs itself always sets an expiry."""
     return entry.remaining is None and entry.token_hint is not None
 
 
@@ -162,7 +162,7 @@ def _length(entry: KeyInfo) -> str:
 
 
 def as_object(entry: KeyInfo, *, whole: bool) -> JsonObject:
-    """The documented fields. Keys are shortened and notes left out, unless *whole*."""
+    """Return the documented fields. Keys are shortened and notes left out, unless *whole*."""
     fields = entry._asdict()
     fields["key"] = entry.key if whole else shown_key(entry, whole=False)
     fields["of"] = entry.of if whole or entry.of is None else _shown_owner(entry, whole=False)
@@ -189,7 +189,7 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def facts(entry: KeyInfo, *, whole: bool) -> list[tuple[str, str]]:
-    """What `peek` says about a key: names and values."""
+    """Return what `peek` says about a key: names and values."""
     listed = [
         ("kind", what(entry)),
         ("holder", printable(entry.holder or "")),
@@ -226,7 +226,7 @@ def _said(permit: Permit) -> str:
 
 
 def meaning(entry: KeyInfo) -> str:
-    """What the state of a key means for those who call."""
+    """Return what the state of a key means for those who call."""
     remaining = duration(entry.remaining, "ever")
     when = f"in {remaining}" if entry.remaining is not None else "never, because it has no expiry"
     match entry.kind:
@@ -260,7 +260,7 @@ def meaning(entry: KeyInfo) -> str:
 
 
 def is_new_schedule(entry: KeyInfo) -> bool:
-    """Whether it is the record of a schedule of which no run is over."""
+    """Return whether it is the record of a schedule of which no run is over."""
     return entry.kind == "schedule" and entry.state == "new"
 
 
@@ -310,7 +310,7 @@ def _moment(run: ScheduledRun) -> str:
 
 
 def risk(entry: KeyInfo) -> str:
-    """What may go wrong if the key is freed now."""
+    """Return what may go wrong if the key is freed now."""
     who = printable(entry.holder or "its holder")
     fence = "it has none" if entry.fence is None else f"its last one is {entry.fence}"
     match entry.kind:
@@ -351,7 +351,7 @@ class Place(NamedTuple):
 
 
 def places_of(key: str, typed: str) -> list[Place]:
-    """Where *key*, a key of the server that ends with *typed*, belongs.
+    """Return where *key*, a key of the server that ends with *typed*, belongs.
 
     What a schedule keeps is found by the key of the schedule: its lease, and its last run.
     """
@@ -377,14 +377,14 @@ class Facts(NamedTuple):
 def found_at(
     place: Place, entry: KeyInfo, look: Callable[[str | None], Alive], *, is_elsewhere: bool = False
 ) -> Facts:
-    """What is known of *entry*; *look* says whether the process of a holder is alive."""
+    """Return what is known of *entry*; *look* says whether the process of a holder is alive."""
     permits: tuple[Alive, ...] = tuple([look(permit.holder) for permit in entry.permits])
     is_one = len(set(permits)) == 1 and len(permits) == entry.taken
     return Facts(place, entry, is_elsewhere, permits[0] if is_one else look(entry.holder), permits)
 
 
 def listed(reason: Facts, *, whole: bool) -> list[tuple[str, str]]:
-    """Names and values, for people."""
+    """Return the names and values, for people."""
     entry = reason.entry
     known = [("namespace", printable(reason.place.namespace) or "(none)")]
     is_record = entry.kind == "schedule"  # it has no holder, and does not become free
@@ -417,7 +417,7 @@ def _marked(permit: str, alive: Alive | None) -> str:
 
 
 def next_steps(reason: Facts) -> str:
-    """What happens if nothing is done."""
+    """Return what happens if nothing is done."""
     entry = reason.entry
     if remaining := [permit.remaining for permit in _ended(reason)]:
         has, whose = ("has", "its") if len(remaining) == 1 else ("have", "the first")
@@ -436,7 +436,7 @@ def _time_left(entry: KeyInfo) -> str:
 
 
 def advice(reason: Facts) -> list[str]:
-    """What can be done."""
+    """Return what can be done."""
     entry, command = reason.entry, _command(reason)
     match entry.kind:
         case "lease" | "claim" if reason.alive == "ended":
@@ -459,7 +459,7 @@ def advice(reason: Facts) -> list[str]:
 
 
 def _first(reason: Facts) -> str:
-    """What is better than freeing the key, or must come before."""
+    """Return what is better than freeing the key, or must come before."""
     entry = reason.entry
     host, _, pid = printable(entry.holder or "").rpartition(":")
     match entry.kind, reason.alive:
@@ -478,7 +478,7 @@ def _first(reason: Facts) -> str:
 
 
 def _ended(reason: Facts) -> list[Permit]:
-    """Permits whose processes have ended."""
+    """Return the permits whose processes have ended."""
     permits = zip(reason.entry.permits, reason.permits, strict=False)
     return [permit for permit, alive in permits if alive == "ended"]
 
@@ -545,7 +545,7 @@ def elsewhere_line(reason: Facts) -> str:
 
 
 def reason_object(reason: Facts, *, whole: bool) -> JsonObject:
-    """The reason as an object, for programs."""
+    """Return the reason as an object, for programs."""
     entry = as_object(reason.entry, whole=whole)
     for permit, alive in zip(entry["permits"], reason.permits, strict=False):
         permit["alive"] = alive

@@ -104,12 +104,12 @@ MEASURES: dict[Kind, Measure] = {
 
 
 def duration_of(event: "Event") -> float | None:
-    """Its duration in seconds. None: such an event has none, or it is not known."""
+    """Return its duration in seconds. None: such an event has none, or it is not known."""
     return getattr(event, MEASURES[event.kind].field, None)
 
 
 def has_answered(kind: Kind, *, guarded: bool | None) -> bool:
-    """Whether such an event shows that Redis has answered."""
+    """Return whether such an event shows that Redis has answered."""
     answered = MEASURES[kind].answered
     return bool(guarded if answered is None else answered)
 
@@ -150,7 +150,7 @@ class Span(Protocol):
 
     @property
     def origin(self) -> object:
-        """What spans elsewhere can be linked to; see `SpanListener.origin`."""
+        """Return what spans elsewhere can be linked to; see `SpanListener.origin`."""
         ...
 
     def waited(self, seconds: float) -> None:
@@ -171,7 +171,7 @@ class SpanListener(Protocol):
 
     @property
     def makes_spans(self) -> bool:
-        """Whether it makes spans at present; if not, nothing else is called."""
+        """Return whether it makes spans at present; if not, nothing else is called."""
         ...
 
     def __call__(self, event: "Event") -> object:

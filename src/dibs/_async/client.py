@@ -271,7 +271,7 @@ class AsyncDibs(AsyncCaching, AsyncCounting, AsyncStreaming):
         until: Literal["block"] | None = None,
         **options: Unpack[HoldKeywords],
     ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
-        """One call at a time for each key: `@dibs.exclusive("sync:{account.id}", ttl=30)`.
+        """Return one call at a time for each key: `@dibs.exclusive("sync:{account.id}", ttl=30)`.
 
         Args:
             template: The key, with fields for the arguments of the call.
@@ -567,7 +567,10 @@ class AsyncDibs(AsyncCaching, AsyncCounting, AsyncStreaming):
 
     @staticmethod
     def _within(opener: Any, options: ClaimOptions) -> AsyncWithin:
-        """Opens the transactions of jobs and endpoints. UsageError: *opener* cannot be called."""
+        """Opens the transactions of jobs and endpoints.
+
+        Raises UsageError if *opener* cannot be called.
+        """
         return AsyncWithin(opener, 0, options)
 
     # ---- inspecting

@@ -253,7 +253,7 @@ class AsyncRenewer:
             return self._is_running
 
     async def _step(self, wake: Signal) -> None:
-        """What is due now; if nothing is, wait for it."""
+        """Do what is due now; if nothing is, wait for it."""
         wake.clear()
         now = monotonic()
         due = self._pop_due(now)

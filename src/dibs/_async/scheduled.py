@@ -88,11 +88,11 @@ class AsyncScheduledFunction:
         await maybe_await(self.function(run=run) if self._takes_run else self.function())
 
     def moment(self, run: int) -> datetime:
-        """*run* as people read it."""
+        """Return *run* as people read it."""
         return datetime.fromtimestamp(run / 1000, self.rule.zone)
 
     def is_same_as(self, other: "AsyncScheduledFunction") -> bool:
-        """True: it is the same function of the same module, defined again."""
+        """Return True if it is the same function of the same module, defined again."""
         one, two = self._named, other._named
         return None not in one and one == two
 
@@ -103,7 +103,7 @@ class AsyncScheduledFunction:
 
 
 def register(schedules: dict[str, AsyncScheduledFunction], new: AsyncScheduledFunction) -> None:
-    """Add a scheduled function. UsageError: another one has its key."""
+    """Add a scheduled function. Raises UsageError if another one has its key."""
     known = schedules.get(new.key)
     if known is not None and not known.is_same_as(new):
         raise UsageError(f"two functions are scheduled with the key {new.key!r}")
@@ -135,11 +135,11 @@ class MachineClock:
         """True: it differs from the server's by too much, so nothing is run here."""
 
     def own(self) -> int:
-        """The time of this machine, in milliseconds since the epoch."""
+        """Return the time of this machine, in milliseconds since the epoch."""
         return int(self._read() * 1000)
 
     def now(self) -> int:
-        """The time by the server's clock, as far as is known."""
+        """Return the time by the server's clock, as far as is known."""
         return self.own() + self._offset
 
     def compare(self, server: int, since: float) -> None:
@@ -190,7 +190,7 @@ class AsyncRunner:
     # ---- beginning and end
 
     def start(self) -> None:
-        """Begin. RuntimeError: the system has no thread for it."""
+        """Begin. Raises RuntimeError if the system has no thread for it."""
         rule, moment = self._scheduled.rule, self._scheduled.moment
         following = moment(rule.following(self._began)).isoformat()
         _log.info("%s: scheduled %r, next at %s", self._scheduled.key, rule, following)
@@ -225,7 +225,10 @@ class AsyncRunner:
             self._end.set()
 
     async def _try_step(self) -> float:
-        """What is to be done now. If it fails: after how many seconds it is worth another try."""
+        """Return what is to be done now.
+
+        If it fails: after how many seconds it is worth another try.
+        """
         self._wake.clear()
         try:
             await self._step()
@@ -379,7 +382,7 @@ class AsyncRunner:
         return self._clock.now() if now is None else now
 
     def _learn(self, reply: Reply, since: float) -> int:
-        """What time it is, by the reply to a look that was sent after *since*."""
+        """Return what time it is, by the reply to a look that was sent after *since*."""
         look = self._leases.store.read(read_look, reply, self._clock.server_time)
         self._clock.compare(look.now, since)
         if look.last is not None and (self._last is None or look.last > self._last):
@@ -415,7 +418,7 @@ class AsyncRunner:
             _log.warning("%s: the end of a run is recorded when Redis is back", scheduled.key)
 
     async def _ask(self, request: Request, read: Callable[[Reply], R]) -> R | None:
-        """What *read* returns; None: Redis is unavailable, the policy is "open".
+        """Return what *read* returns; None: Redis is unavailable, the policy is "open".
 
         Unavailable: "closed".
         """

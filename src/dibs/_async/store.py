@@ -101,7 +101,7 @@ class AsyncStore:
 
     @property
     def is_cluster(self) -> bool:
-        """Whether keys of two slots cannot be in one request."""
+        """Return whether keys of two slots cannot be in one request."""
         return isinstance(self._target, Cluster)
 
     async def nodes(self, now: float) -> dict[str, Any]:

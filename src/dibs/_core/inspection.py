@@ -121,12 +121,12 @@ MOST_SHOWN: Final = 1_500
 
 
 def cut(key: str) -> str:
-    """*key*, of which no more than that is shown."""
+    """Return *key*, of which no more than that is shown."""
     return key if len(key) <= MOST_SHOWN else f"{key[: MOST_SHOWN - 1]}…"
 
 
 def shorten(key: str) -> str:
-    """A key without what may be personal: `order:42:7` → `order:~1f0c2a9b`.
+    """Return a key without what may be personal: `order:42:7` → `order:~1f0c2a9b`.
 
     What stands before its first colon stays; the digits are the same for the same key. They hide
     it from a glance, not from a reader who tries out keys.
@@ -137,7 +137,7 @@ def shorten(key: str) -> str:
 
 
 def is_shortened(key: str) -> bool:
-    """Whether *key* looks like the result of `shorten`."""
+    """Return whether *key* looks like the result of `shorten`."""
     return _PERSONAL.fullmatch(key.rpartition(":")[2]) is not None
 
 
@@ -155,12 +155,15 @@ def token_hint(value: bytes) -> str | None:
 
 
 def foreign_hint(value: bytes) -> str | None:
-    """The hint of a short value that dibs did not write: it counts as held all the same."""
+    """Return the hint of a short value that dibs did not write: it counts as held all the same."""
     return None if len(value) >= HEAD else f"#{hashlib.sha256(value).hexdigest()[:8]}"
 
 
 def proof_in(value: bytes) -> tuple[bytes, bytes] | None:
-    """The secret of a holding, and how its value begins; None: the key is not held by dibs."""
+    """Return the secret of a holding, and how its value begins.
+
+    None: the key is not held by dibs.
+    """
     match = _SECRET.match(value)
     return None if match is None else (match[1], match[0])
 
@@ -180,18 +183,18 @@ class KeyReading(NamedTuple):
 
 
 def is_gone(reading: KeyReading) -> bool:
-    """Whether the key ended while it was looked at."""
+    """Return whether the key ended while it was looked at."""
     return reading.kind in (b"none", "none") or reading.values[:1] == [-2]
 
 
 def is_denied(reply: Reply) -> bool:
-    """Whether the ACL hides this key, but not every one."""
+    """Return whether the ACL hides this key, but not every one."""
     first = reply[0] if isinstance(reply, list) and reply else reply
     return isinstance(first, ErrorReply) and first.code == "NOPERM" and "command" not in str(first)
 
 
 def classify(namespace: str, reading: KeyReading, now: float) -> KeyInfo:
-    """What a key is. *now*: the server's clock. One bad record must not hide the others."""
+    """Return what a key is. *now*: the server's clock. One bad record must not hide the others."""
     key = _name_within(namespace, reading.key)
     try:
         return _classified_key(namespace, key, reading, now)
@@ -260,7 +263,7 @@ def _string_entry(namespace: str, key: str, head: bytes, now: float) -> KeyInfo:
 
 
 def _schedule_entry(key: str, head: bytes, now: float) -> KeyInfo:
-    """The last run of a schedule that is over; or that it is new, and none is."""
+    """Return the last run of a schedule that is over; or that it is new, and none is."""
     who = head.removesuffix(NEW).split(b" ")[1].decode(errors="replace")
     if head.endswith(NEW):
         return KeyInfo(key, "schedule", "new", holder=who)
@@ -270,7 +273,10 @@ def _schedule_entry(key: str, head: bytes, now: float) -> KeyInfo:
 
 
 def _due_in(entry: KeyInfo) -> float | None:
-    """When the next run is due: a record is kept for that time and `KEPT_MS`, from its end on."""
+    """Return when the next run is due.
+
+    A record is kept for that time and `KEPT_MS`, from its end on.
+    """
     if not entry.runs or entry.remaining is None:
         return None
     last = entry.runs[0]
@@ -293,7 +299,7 @@ def _recorded_runs(values: list[Reply], now: float) -> tuple[ScheduledRun, ...]:
 
 
 def _held_entry(namespace: str, key: str, head: bytes, hint: str, now: float) -> KeyInfo:
-    """A lease, a running claim, or the lock of a load: they begin with a token."""
+    """Return a lease, a running claim, or the lock of a load: they begin with a token."""
     holder, note = holder_in(head), note_in(head)
     words = parts_of(head).words.count(b" ")  # a claim has three, a lock two, a lease one
     whose = _owner_key(namespace, key) if key.startswith("lock:") else None
@@ -308,7 +314,7 @@ def _held_entry(namespace: str, key: str, head: bytes, hint: str, now: float) ->
 
 
 def _framed_entry(key: str, head: bytes, now: float) -> KeyInfo:
-    """What a claim left behind, a cached value, or the mark of a load that is under way."""
+    """Return what a claim left behind, a cached value, or the mark of a load that is under way."""
     if head.startswith(b"dibs1 done "):
         claim = read_record(head, 0.0)
         frame = unframe(claim.result)
@@ -348,7 +354,7 @@ def _used_units(head: bytes, now: float) -> int | None:
 
 
 def _permits_in(members: list[Reply], now: float) -> tuple[Permit, ...]:
-    """The permits of a sorted set; none: it is not one of ours."""
+    """Return the permits of a sorted set; none: it is not one of ours."""
     permits: list[Permit] = []
     for member, score in _member_scores(members):
         hint = token_hint(member)
@@ -359,7 +365,7 @@ def _permits_in(members: list[Reply], now: float) -> tuple[Permit, ...]:
 
 
 def _member_scores(members: list[Reply]) -> list[tuple[bytes, float]]:
-    """Members and scores, also where RESP3 nests them."""
+    """Return the members and scores, also where RESP3 nests them."""
     flat = [each for item in members for each in (item if isinstance(item, list) else [item])]
     names = [name for name in flat[::2] if isinstance(name, bytes)]
     scores = [float(score) for score in flat[1::2] if isinstance(score, bytes | int | float)]
@@ -367,7 +373,7 @@ def _member_scores(members: list[Reply]) -> list[tuple[bytes, float]]:
 
 
 def _owner_key(namespace: str, key: str) -> str | None:
-    """The key beside which a lock or a fence lives; None: it is neither."""
+    """Return the key beside which a lock or a fence lives; None: it is neither."""
     _, _, rest = key.partition(":")
     tag = hash_tag(rest.encode(errors="replace"))
     if tag is None:
@@ -382,7 +388,7 @@ def _age_at(since: float, now: float) -> float | None:
 
 
 def with_companions(entry: KeyInfo, replies: list[Reply]) -> KeyInfo:
-    """*entry* with its fence and who loads it, from the replies to `companions_request`."""
+    """Return *entry* with its fence and who loads it, from the replies to `companions_request`."""
     try:
         return _with_companions(entry, replies)
     except Exception:
@@ -414,7 +420,7 @@ class Scan:
         self._seen: Counter[object] = Counter()
 
     def advanced(self, cursor: C) -> C:
-        """*cursor*. Outage: it comes back again and again."""
+        """Return *cursor*. Raises Outage if it comes back again and again."""
         self._seen[cursor] += 1
         if self._seen[cursor] > _MOST_REPEATS:
             raise Outage(cause_for("protocol", "the server's SCAN does not end"), sent=True)
@@ -422,7 +428,7 @@ class Scan:
 
 
 def read_time(reply: Reply) -> float:
-    """The server's clock."""
+    """Return the server's clock."""
     match reply:
         case [bytes(seconds), bytes(micros)]:
             return int(seconds) + int(micros) / 1e6
@@ -456,14 +462,14 @@ class ServerInfo(NamedTuple):
 
 
 def pattern_for(namespace: str, pattern: str) -> bytes:
-    """What SCAN matches: *pattern* after the namespace, in which nothing is special."""
+    """Return what SCAN matches: *pattern* after the namespace, in which nothing is special."""
     if not is_text(pattern):
         raise UsageError("a pattern must be valid Unicode; this one has a lone surrogate")
     return (exactly(namespace) + pattern).encode()
 
 
 def exactly(text: str) -> str:
-    """A pattern that matches *text* and nothing else."""
+    """Return a pattern that matches *text* and nothing else."""
     return re.sub(r"([\\*?\[\]^])", r"\\\1", text)
 
 
@@ -471,12 +477,15 @@ def exactly(text: str) -> str:
 
 
 def scan_request(cursor: bytes, pattern: bytes, count: int) -> Request:
-    """The next keys, and the server's clock."""
+    """Return the next keys, and the server's clock."""
     return Request(pack("SCAN", cursor, "MATCH", pattern, "COUNT", count) + pack("TIME"), 2, b"")
 
 
 def read_scan(replies: list[Reply]) -> tuple[bytes, list[bytes], float]:
-    """The next cursor (0: that was all), the keys, and the time in seconds since the epoch."""
+    """Return the next cursor (0.
+
+    That was all), the keys, and the time in seconds since the epoch.
+    """
     match replies:
         case [[bytes(cursor), list(keys)], time]:
             names = [key for key in keys if isinstance(key, bytes)]
@@ -486,7 +495,7 @@ def read_scan(replies: list[Reply]) -> tuple[bytes, list[bytes], float]:
 
 
 def type_request(key: bytes) -> Request:
-    """The type of a key."""
+    """Return the type of a key."""
     return Request(b"*2\r\n$4\r\nTYPE\r\n$%d\r\n%b\r\n" % (len(key), key), 1, key)
 
 
@@ -494,7 +503,7 @@ _RANGE = b"*4\r\n$8\r\nGETRANGE\r\n$%d\r\n%b\r\n$1\r\n0\r\n$3\r\n" + b"%d\r\n" %
 
 
 def entry_request(key: bytes, kind: Reply, now: float) -> Request:
-    """How long a key of this type is kept, and the beginning of its value."""
+    """Return how long a key of this type is kept, and the beginning of its value."""
     size = len(key)
     ttl = b"*2\r\n$4\r\nPTTL\r\n$%d\r\n%b\r\n" % (size, key)
     if kind in (b"string", "string"):
@@ -518,13 +527,13 @@ def next_node(nodes: list[str], cursor: str) -> tuple[str, bytes, str | None]:
 
 
 def is_cut(reply: Reply) -> bool:
-    """Whether a value may be longer than what was read of it."""
+    """Return whether a value may be longer than what was read of it."""
     last = reply[-1] if isinstance(reply, list) and reply else None
     return isinstance(last, bytes) and len(last) >= HEAD
 
 
 def length_request(key: bytes) -> Request:
-    """The length of a string."""
+    """Return the length of a string."""
     return Request(pack("STRLEN", key), 1, key)
 
 
@@ -547,7 +556,7 @@ ReleaseOutcome = Literal["released", "free", "other"]
 
 
 def named_secret(token: str) -> bytes:
-    """The secret in what a user calls a token: `lease.token`, or what `detach` returned."""
+    """Return the secret in what a user calls a token: `lease.token`, or what `detach` returned."""
     data = token.strip().encode(errors="replace")
     return secret_of(re.sub(rb"^(hold|claim):", b"", data))
 
@@ -564,12 +573,12 @@ def discard_request(engine: Engine, key: bytes, value: bytes) -> Request:
 
 
 def member_request(key: bytes, cursor: bytes) -> Request:
-    """The next permits of a key."""
+    """Return the next permits of a key."""
     return Request(pack("ZSCAN", key, cursor, "COUNT", 500), 1, key)
 
 
 def read_members(reply: Reply) -> tuple[bytes, list[bytes]]:
-    """The next cursor (0: that was all), and tokens."""
+    """Return the next cursor (0: that was all), and tokens."""
     match reply:
         case [bytes(cursor), list(members)]:
             return cursor, [member for member in members[::2] if isinstance(member, bytes)]
@@ -578,7 +587,7 @@ def read_members(reply: Reply) -> tuple[bytes, list[bytes]]:
 
 
 def read_info(reply: Reply) -> dict[str, str]:
-    """The fields of INFO."""
+    """Return the fields of INFO."""
     text = reply.decode(errors="replace") if isinstance(reply, bytes) else str(reply or "")
     lines = [line.partition(":") for line in text.splitlines() if not line.startswith("#")]
     return {name: value for name, colon, value in lines if colon}

@@ -212,7 +212,7 @@ class Multiplexer(Circuit, Generic[C]):
         return [repeated(each) for each in channel.clear() if not isinstance(each[0], _Ending)]
 
     def _end_abandoned(self, channel: C, now: float) -> list[Pending]:
-        """What ends connections that were left with requests, before those are sent again."""
+        """Make what ends connections that were left with requests, before those are sent again."""
         clients = self.abandoned.due_on(channel.client, now)
         if not clients:
             return []

@@ -323,7 +323,7 @@ class Batches:
         return self._asked(many, retries)
 
     def _settle(self, keys: CacheKeys, reading: Reading, results: Results, since: float) -> None:
-        """What was found needs no load. Missing, or old: a fresh one is waited for."""
+        """Use what needs no load. For what is missing or old, a fresh value is waited for."""
         if reading.state == "held":
             results[keys.key] = UsageError(HELD)
         elif reading.state == "failed":

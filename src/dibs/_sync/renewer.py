@@ -254,7 +254,7 @@ class Renewer:
             return self._is_running
 
     def _step(self, wake: Signal) -> None:
-        """What is due now; if nothing is, wait for it."""
+        """Do what is due now; if nothing is, wait for it."""
         wake.clear()
         now = monotonic()
         due = self._pop_due(now)

@@ -89,11 +89,11 @@ class ScheduledFunction:
         maybe_await(self.function(run=run) if self._takes_run else self.function())
 
     def moment(self, run: int) -> datetime:
-        """*run* as people read it."""
+        """Return *run* as people read it."""
         return datetime.fromtimestamp(run / 1000, self.rule.zone)
 
     def is_same_as(self, other: "ScheduledFunction") -> bool:
-        """True: it is the same function of the same module, defined again."""
+        """Return True if it is the same function of the same module, defined again."""
         one, two = self._named, other._named
         return None not in one and one == two
 
@@ -104,7 +104,7 @@ class ScheduledFunction:
 
 
 def register(schedules: dict[str, ScheduledFunction], new: ScheduledFunction) -> None:
-    """Add a scheduled function. UsageError: another one has its key."""
+    """Add a scheduled function. Raises UsageError if another one has its key."""
     known = schedules.get(new.key)
     if known is not None and not known.is_same_as(new):
         raise UsageError(f"two functions are scheduled with the key {new.key!r}")
@@ -136,11 +136,11 @@ class MachineClock:
         """True: it differs from the server's by too much, so nothing is run here."""
 
     def own(self) -> int:
-        """The time of this machine, in milliseconds since the epoch."""
+        """Return the time of this machine, in milliseconds since the epoch."""
         return int(self._read() * 1000)
 
     def now(self) -> int:
-        """The time by the server's clock, as far as is known."""
+        """Return the time by the server's clock, as far as is known."""
         return self.own() + self._offset
 
     def compare(self, server: int, since: float) -> None:
@@ -191,7 +191,7 @@ class Runner:
     # ---- beginning and end
 
     def start(self) -> None:
-        """Begin. RuntimeError: the system has no thread for it."""
+        """Begin. Raises RuntimeError if the system has no thread for it."""
         rule, moment = self._scheduled.rule, self._scheduled.moment
         following = moment(rule.following(self._began)).isoformat()
         _log.info("%s: scheduled %r, next at %s", self._scheduled.key, rule, following)
@@ -226,7 +226,10 @@ class Runner:
             self._end.set()
 
     def _try_step(self) -> float:
-        """What is to be done now. If it fails: after how many seconds it is worth another try."""
+        """Return what is to be done now.
+
+        If it fails: after how many seconds it is worth another try.
+        """
         self._wake.clear()
         try:
             self._step()
@@ -380,7 +383,7 @@ class Runner:
         return self._clock.now() if now is None else now
 
     def _learn(self, reply: Reply, since: float) -> int:
-        """What time it is, by the reply to a look that was sent after *since*."""
+        """Return what time it is, by the reply to a look that was sent after *since*."""
         look = self._leases.store.read(read_look, reply, self._clock.server_time)
         self._clock.compare(look.now, since)
         if look.last is not None and (self._last is None or look.last > self._last):
@@ -416,7 +419,7 @@ class Runner:
             _log.warning("%s: the end of a run is recorded when Redis is back", scheduled.key)
 
     def _ask(self, request: Request, read: Callable[[Reply], R]) -> R | None:
-        """What *read* returns; None: Redis is unavailable, the policy is "open".
+        """Return what *read* returns; None: Redis is unavailable, the policy is "open".
 
         Unavailable: "closed".
         """

@@ -102,7 +102,7 @@ class Store:
 
     @property
     def is_cluster(self) -> bool:
-        """Whether keys of two slots cannot be in one request."""
+        """Return whether keys of two slots cannot be in one request."""
         return isinstance(self._target, Cluster)
 
     def nodes(self, now: float) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def until(seconds: float) -> str:
 
 
 def sql_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is printed, and for which database."""
+    """Add the options: what is printed, and for which database."""
     parser.add_argument(
         "statement", choices=("create", "prune"),
         help="create: the table dibs_done; prune: remove 500 rows whose window is over",

@@ -148,7 +148,7 @@ def _report_failure(name: str, error: Exception, code: int, hint: str = "") -> i
 
 
 def _open_streams() -> None:
-    """Whatever is written can be: what the encoding does not have is replaced.
+    """Let all text be written: what the encoding does not have is replaced.
 
     Python has None in place of a stream that is closed (`>&-`): what is written to it is lost.
     """

@@ -114,7 +114,7 @@ class Terminal:
         self.out.write(_in_lines(_encodable_line(text, self.out), self.out, indent) + "\n")
 
     def progress(self, text: str) -> None:
-        """What is being done, on a line that the next one overwrites; nothing in a pipe."""
+        """Show what is being done, on a line that the next one overwrites; nothing in a pipe."""
         if self.err.isatty():
             self.err.write(f"\r\x1b[K{_encodable_line(text, self.err)}")
             self.err.flush()

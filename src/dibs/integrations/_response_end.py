@@ -43,7 +43,7 @@ class Recorder:
         """The endpoint has raised in its transaction."""
 
     def record(self, message: Message, *, is_complete: bool) -> None:
-        """Record a message. UsageError: a stream cannot be stored in a transaction."""
+        """Record a message. Raises UsageError if a stream cannot be stored in a transaction."""
         kind = message["type"]
         if kind == "http.response.start":
             self._recording.begin(message["status"], message.get("headers", ()))
@@ -58,7 +58,7 @@ class Recorder:
 
     @property
     def is_kept(self) -> bool:
-        """True: the response will be stored, also if its client leaves."""
+        """Return True if the response will be stored, also if its client leaves."""
         policy = self._policy
         is_stored = policy.record_limit is not None and policy.on_disconnect == "finish"
         return is_stored and self._recording.is_storable
@@ -120,14 +120,17 @@ class RequestLeases:
     async def take(
         self, key: str, name: str | None, **options: Unpack[HoldKeywords]
     ) -> "AsyncLease":
-        """Hold *key*. Busy: another holder has it. Unavailable: the store is out."""
+        """Hold *key*. Raises Busy if another holder has it.
+
+        Raises Unavailable if the store is out.
+        """
         hold = self._dibs.hold(key, name=name, **options)
         lease = await self._stack.enter_async_context(hold)
         self._held.append((lease, options.get("on_late") == "raise"))
         return lease
 
     def check(self) -> None:
-        """LeaseLost: a lease with on_late="raise" was lost."""
+        """Raise LeaseLost if a lease with on_late="raise" was lost."""
         for lease, is_strict in self._held:
             try:
                 lease.check()
@@ -136,7 +139,10 @@ class RequestLeases:
                     raise
 
     async def release(self) -> None:
-        """End the leases before the response is complete. LeaseLost: it is too late for that."""
+        """End the leases before the response is complete.
+
+        Raises LeaseLost if it is too late for that.
+        """
         self.check()
         # Not by the stack: a stream is sent by another task than the one that took the lease,
         # and only that one can be cancelled when it is lost.
@@ -263,7 +269,7 @@ class RequestEnd:
         return is_complete
 
     def _must_wait(self, message: Message) -> bool:
-        """True: the response begins, and its start waits for what may complete it.
+        """Return True if the response begins, and its start waits for what may complete it.
 
         If a commit fails, nothing is sent yet, and the client gets a 500.
         """
@@ -339,7 +345,10 @@ class RequestEnd:
             await self._send_on(message)
 
     async def _send_on(self, message: Message) -> None:
-        """Send. OSError: the client has left, and nobody needs the rest of the response."""
+        """Send.
+
+        Raises OSError if the client has left, and nobody needs the rest of the response.
+        """
         try:
             await self._send(message)
         except OSError:

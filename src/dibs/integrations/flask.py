@@ -83,7 +83,7 @@ def install(app: Flask, dibs: Dibs | str, **options: Unpack[GuardKeywords[User]]
 
 
 def _with_view_checks(app: Flask, wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
-    """*wsgi_app*, with a check of all views before the first request.
+    """Return *wsgi_app*, with a check of all views before the first request.
 
     Flask accepts no further views then. UsageError: a view escapes its guard.
     """
@@ -100,7 +100,7 @@ def _with_view_checks(app: Flask, wsgi_app: Callable[..., Any]) -> Callable[...,
 
 
 def _with_counted_body(wsgi_app: Callable[..., Any]) -> Any:
-    """*wsgi_app*, with a request body that counts the bytes that are read from it."""
+    """Return *wsgi_app*, with a request body that counts the bytes that are read from it."""
 
     def counting(environ: dict[str, Any], start_response: Any) -> Any:
         environ["wsgi.input"] = CountedInput(environ["wsgi.input"])
@@ -112,7 +112,7 @@ def _with_counted_body(wsgi_app: Callable[..., Any]) -> Any:
 def guard(
     policy: Policy, view: Callable[..., Any], within: TransactionOpener[Any] | None = None
 ) -> Callable[..., Any]:
-    """*view*, run under a claim."""
+    """Return *view*, run under a claim."""
     opened = None
     if within is not None:
         opened, _ = within_of(within, policy, signature_of(view), is_async=False)
@@ -158,7 +158,7 @@ prevent_duplicate_submit = PreventDuplicateSubmit(guard)
 
 
 def _throttled_view(throttle: Throttle, view: Callable[..., Any]) -> Callable[..., Any]:
-    """*view*, counted at each request. A function as the key is called without arguments."""
+    """Return *view*, counted at each request. A function as the key is called without arguments."""
 
     @functools.wraps(view)
     def counted(*args: Any, **kwargs: Any) -> Any:
@@ -226,7 +226,7 @@ def _fail_open_claims(error: BaseException | None) -> None:
 
 
 def _with_claims_ended(wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
-    """*wsgi_app*; claims end after all that it does after a view, which may be a commit.
+    """Return *wsgi_app*; claims end after all that it does after a view, which may be a commit.
 
     Also those whose response is replaced, or dropped.
     """
@@ -242,7 +242,7 @@ def _with_claims_ended(wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _recorded_response(policy: Policy, response: FlaskResponse) -> Recording:
-    """The response as far as it can be stored; a stream cannot."""
+    """Return the response as far as it can be stored; a stream cannot."""
     recording = Recording(policy.record_limit)
     recording.begin(response.status_code, response.headers.items())
     if _is_stream(policy, response):
@@ -253,14 +253,17 @@ def _recorded_response(policy: Policy, response: FlaskResponse) -> Recording:
 
 
 def _recorded_whole(policy: Policy, response: FlaskResponse) -> Recording:
-    """The response. UsageError: it is a stream."""
+    """Return the response. Raises UsageError if it is a stream."""
     if _is_stream(policy, response):
         raise UsageError(STREAMED)
     return _recorded_response(policy, response)
 
 
 def _is_stream(policy: Policy, response: FlaskResponse) -> bool:
-    """True: the body is made while it is sent. Error pages are streams, too, of known length."""
+    """Return True if the body is made while it is sent.
+
+    Error pages are streams, too, of known length.
+    """
     length = response.headers.get("Content-Length", type=int)
     is_short = length is not None and length <= policy.most
     return response.direct_passthrough or (response.is_streamed and not is_short)
@@ -279,12 +282,15 @@ class Refused(HTTPException):
 
 @functools.cache
 def _refused_with(status: int) -> Any:
-    """The exception for *status*: Flask finds handlers of statuses by their classes."""
+    """Return the exception for *status*: Flask finds handlers of statuses by their classes."""
     return type("Refused", (Refused, default_exceptions[status]), {})
 
 
 def _answer_with(response: Response) -> FlaskResponse:
-    """The response in place of the view's. Refused: the application has a handler for it."""
+    """Return the response in place of the view's.
+
+    Raises Refused if the application has a handler for it.
+    """
     answer = _flask_response(response)
     if is_refusal(response) and _is_handled(response.status):
         after_this_request(functools.partial(_with_headers_of, answer))
@@ -304,7 +310,10 @@ def _with_headers_of(refusal: FlaskResponse, page: FlaskResponse) -> FlaskRespon
 
 
 def _is_handled(status: int) -> bool:
-    """True: by status or as Refused. A handler of all exceptions is not meant for refusals."""
+    """Return True if by status or as Refused.
+
+    A handler of all exceptions is not meant for refusals.
+    """
     specs = [current_app.error_handler_spec.get(name, {}) for name in (*request.blueprints, None)]
     return any(spec.get(status) or Refused in spec.get(None, {}) for spec in specs)
 
@@ -331,7 +340,10 @@ class _AppGuard:
         self._options = options
 
     def claim(self, policy: Policy) -> "tuple[Submission, Claim] | Response | None":
-        """A claim on the current request, or the response in its place; None: not guarded."""
+        """Return a claim on the current request, or the response in its place.
+
+        None: not guarded.
+        """
         name = f"{endpoint_method(request.method)} {request.url_rule or request.endpoint}"
         submission = self._submission_of(policy, name)
         if submission is None:
@@ -373,7 +385,7 @@ class _AppGuard:
 
 
 def _request_facts(name: str, headers: RequestHeaders, user: object) -> RequestFacts:
-    """All facts but the body."""
+    """Return all facts but the body."""
     fields = _path_fields()
     rule = request.url_rule
     return RequestFacts(
@@ -391,7 +403,7 @@ def _request_facts(name: str, headers: RequestHeaders, user: object) -> RequestF
 
 
 def _path_fields() -> dict[str, Any]:
-    """The values of the path, as its rule converts them.
+    """Return the values of the path, as its rule converts them.
 
     Not `view_args`: a `url_value_preprocessor` may have taken the tenant out of them.
     """
@@ -405,7 +417,7 @@ def _path_fields() -> dict[str, Any]:
 def _request_body(
     headers: RequestHeaders, limit: int
 ) -> tuple[bytes, list[Field] | None] | InvalidRequest:
-    """The body, or the fields and files of a form; or what is wrong with it."""
+    """Return the body, or the fields and files of a form; or what is wrong with it."""
     length, source = declared_length(headers) or 0, request.environ["wsgi.input"]
     if not isinstance(source, CountedInput):  # a request context that was opened by hand
         body = _read_form_or_body()
@@ -425,7 +437,7 @@ def _request_body(
 
 
 def _read_form_or_body() -> tuple[bytes, list[Field] | None]:
-    """The body; of a form with files, or one that was parsed before, its fields."""
+    """Return the body; of a form with files, or one that was parsed before, its fields."""
     is_form = request.mimetype == "multipart/form-data"
     if not is_form and "form" not in request.__dict__:
         body = request.get_data()

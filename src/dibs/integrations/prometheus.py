@@ -175,7 +175,7 @@ class PrometheusListener(Tally):
                 self._learn_claims(series, key)
 
     def _note_event(self, event: Event, name: str) -> None:
-        """What is in the event itself."""
+        """Note what is in the event itself."""
         metrics = self._metrics
         if event.kind == "leaked":
             cause = event.cause if event.cause in _LEAKS else OTHER

@@ -126,7 +126,7 @@ def install(app: Starlette, dibs: AsyncDibs | str, **options: Unpack[GuardKeywor
 def guard(
     policy: Policy, function: Callable[..., Any], within: TransactionOpener[Any] | None = None
 ) -> Callable[..., Any]:
-    """*function*, run under a claim. It needs no `request` parameter."""
+    """Return *function*, run under a claim. It needs no `request` parameter."""
     _check(function)
     # A plain function may have been wrapped around an async one.
     is_async = _is_async(function) or _is_async(inspect.unwrap(function))
@@ -166,7 +166,7 @@ def guard(
 
 
 def _throttled_function(throttle: Throttle, function: Callable[..., Any]) -> Callable[..., Any]:
-    """*function*, counted at each request."""
+    """Return *function*, counted at each request."""
     _check(function)
     is_async = _is_async(function) or _is_async(inspect.unwrap(function))
     call = function if is_async else functools.partial(run_in_threadpool, function)
@@ -228,12 +228,12 @@ class _Within:
         """How a transaction is ended."""
 
     def begin(self, claim: Any, records: Any, args: Any, kwargs: Any, wait: float) -> Any:
-        """The work, whose transaction is open; or why it is not ours."""
+        """Return the work, whose transaction is open; or why it is not ours."""
         given = (claim, records, self.function, args, kwargs, wait)
         return self.call(self.opening.begin, *given)
 
     def run(self, args: Any, kwargs: Any) -> Any:
-        """What the endpoint returns for a request that is not guarded."""
+        """Return what the endpoint returns for a request that is not guarded."""
         return self.call(self.opening.run, self.function, args, kwargs)
 
 
@@ -248,7 +248,7 @@ async def _ended_in_thread(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def _check(function: Callable[..., Any]) -> None:
-    """UsageError: *function* cannot be guarded."""
+    """Raise UsageError if *function* cannot be guarded."""
     if inspect.isclass(function):
         raise UsageError("decorate the methods of an endpoint class, not the class")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -256,7 +256,7 @@ def _check(function: Callable[..., Any]) -> None:
 
 
 def _is_async(function: Any) -> bool:
-    """True: calling it returns an awaitable; it may be an object with `__call__`."""
+    """Return True if calling it returns an awaitable; it may be an object with `__call__`."""
     call = getattr(function, "__call__", None)  # noqa: B004 – its code is what we want to see
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
@@ -274,7 +274,7 @@ def _with_request(signature: inspect.Signature) -> tuple[inspect.Signature, str,
 
 
 def _is_request(name: str, kind: Any) -> bool:
-    """True: this parameter is the request. A body may be named "request", too."""
+    """Return True if this parameter is the request. A body may be named "request", too."""
     kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     if inspect.isclass(kind):
         return issubclass(kind, Request) or (kind is inspect.Parameter.empty and name == "request")
@@ -282,7 +282,7 @@ def _is_request(name: str, kind: Any) -> bool:
 
 
 def _resolved_signature(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature with annotations as types: text would be evaluated in this module."""
+    """Return the signature with annotations as types: text would be evaluated in this module."""
     try:
         return inspect.signature(function, eval_str=True)
     except NameError:  # names that exist for type checkers only
@@ -307,12 +307,12 @@ def _guard_of(request: Request) -> "_RequestGuard":
 
 
 async def known_response(request: Request) -> Response | None:
-    """The response to a request whose key was used before; None: it is new."""
+    """Return the response to a request whose key was used before; None: it is new."""
     return await _guard_of(request).known_response(request)
 
 
 def leases_of(request: Request) -> RequestLeases:
-    """The leases of this request. UsageError: `install` was not called."""
+    """Return the leases of this request. Raises UsageError if `install` was not called."""
     return _guard_of(request).leases(request)
 
 
@@ -342,7 +342,10 @@ class _Middleware:
             await self._app(scope, receive, send)
 
     async def _check(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """UsageError: a route leads past its guard. The server then ends, if it is starting."""
+        """Raise UsageError if a route leads past its guard.
+
+        The server then ends, if it is starting.
+        """
         try:
             check_routes_of(scope["app"])
         except UsageError as error:
@@ -424,13 +427,16 @@ class _RequestGuard:
     # ---- claims and leases
 
     def leases(self, request: Request) -> RequestLeases:
-        """The leases that this request holds until its response ends."""
+        """Return the leases that this request holds until its response ends."""
         if self._leases is None:
             self._leases = self._end_of(request).leases = RequestLeases(self._middleware.dibs)
         return self._leases
 
     def _end_of(self, request: Request) -> RequestEnd:
-        """What ends with the response. Called in the task in which FastAPI runs the endpoint."""
+        """Return what ends with the response.
+
+        Called in the task in which FastAPI runs the endpoint.
+        """
         if self._end is None:
             opener = asyncio.current_task()
             self._end = RequestEnd(request.scope, self._receive, self._pass_on, opener)
@@ -458,7 +464,7 @@ class _RequestGuard:
         return None
 
     async def known_response(self, request: Request) -> Response | None:
-        """The response to a request whose key was used before; None: it is new.
+        """Return the response to a request whose key was used before; None: it is new.
 
         For what would refuse it before its endpoint, and the guard of that, are called.
         """
@@ -570,7 +576,7 @@ class _RequestGuard:
             return {"type": "http.disconnect"}
 
     async def _limited_piece(self, policy: Policy, receive: Receive) -> Message:
-        """A piece of the body; http.disconnect: there is too much of it."""
+        """Return a piece of the body; http.disconnect: there is too much of it."""
         message = await receive()
         self._size_of += len(message.get("body", b""))
         self._is_read = not message.get("more_body")
@@ -596,7 +602,10 @@ class _RequestGuard:
     # ---- the response
 
     async def send(self, message: Message) -> None:
-        """Pass on. UsageError: the guard was passed by. LeaseLost: it is too late."""
+        """Pass on. Raises UsageError if the guard was passed by.
+
+        Raises LeaseLost if it is too late.
+        """
         if message["type"] == "http.response.start":
             check_registered((self._scope.get("endpoint"),))  # its route may be new
             if self._leases is not None:
@@ -624,7 +633,7 @@ class _RequestGuard:
 
 
 def _facts_of(request: Request, name: str, headers: RequestHeaders, user: object) -> RequestFacts:
-    """All facts but the body."""
+    """Return all facts but the body."""
     scope, fields = request.scope, path_fields_of(request)
     template, mount = template_of(scope), mount_of(scope)
     return RequestFacts(
@@ -644,7 +653,7 @@ def _facts_of(request: Request, name: str, headers: RequestHeaders, user: object
 async def _body_of(
     request: Request, headers: dict[str, str], limit: int
 ) -> tuple[bytes, list[Field] | None] | InvalidRequest:
-    """The body, or the fields and files of a form; or what is wrong with it."""
+    """Return the body, or the fields and files of a form; or what is wrong with it."""
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         is_form = media_type == "multipart/form-data"
@@ -660,7 +669,7 @@ async def _body_of(
 
 
 async def _bytes_of(request: Request, media_type: str) -> bytes | None:
-    """The body; the endpoint can read it again. None: a form that was parsed before."""
+    """Return the body; the endpoint can read it again. None: a form that was parsed before."""
     try:
         return await request.body()
     except RuntimeError:

@@ -90,7 +90,7 @@ _CLIENT_ERRORS = (Http404, PermissionDenied, SuspiciousOperation, BadRequest)
 
 
 def guard(policy: Policy, view: View, within: TransactionOpener[Any] | None = None) -> View:
-    """*view*, run under a claim. It may be a function, or a method of a class."""
+    """Return *view*, run under a claim. It may be a function, or a method of a class."""
     if within is not None:
         return _guard_within(policy, view, within)
     if _is_async(view):
@@ -105,7 +105,7 @@ def guard(policy: Policy, view: View, within: TransactionOpener[Any] | None = No
 
 
 def _guard_within(policy: Policy, view: View, within: TransactionOpener[Any]) -> View:
-    """UsageError: an async view, or one that has no parameter for the transaction."""
+    """Raise UsageError if an async view, or one that has no parameter for the transaction."""
     if _is_async(view):
         raise UsageError(
             "within= is for plain views, as Django's transactions are; call a function with "
@@ -152,7 +152,10 @@ def _rendered_response(request: Any, response: Any) -> Any:
 
 
 def _is_async(view: Any) -> bool:
-    """True: calling it returns an awaitable. `dispatch` of a class is always a plain function."""
+    """Return True if calling it returns an awaitable.
+
+    `dispatch` of a class is always a plain function.
+    """
     owner = getattr(getattr(view, "func", view), "__self__", None)
     return iscoroutinefunction(view) or getattr(owner, "view_is_async", False) is True
 
@@ -167,7 +170,7 @@ def _guard_async(policy: Policy, view: View) -> View:
 
 
 def _request_in(args: tuple[Any, ...]) -> Any:
-    """The request: the first argument of a function, the second one of a method."""
+    """Return the request: the first argument of a function, the second one of a method."""
     for each in args[:2]:
         if hasattr(each, "META"):
             return each
@@ -179,7 +182,7 @@ prevent_duplicate_submit = PreventDuplicateSubmit(guard)
 
 
 def _throttled_view(throttle: Throttle, view: View) -> View:
-    """*view*, counted at each request. A function as the key gets the request."""
+    """Return *view*, counted at each request. A function as the key gets the request."""
     if _is_async(view):
         return _athrottled_view(throttle, view)
 
@@ -274,13 +277,13 @@ def DibsMiddleware(get_response: View) -> View:  # noqa: N802 – named as a cla
 
 
 def _policy_for(policies: tuple[Policy, ...], request: Any) -> Policy | None:
-    """The policy for the path, with or without SCRIPT_NAME; None: not guarded, or exempt."""
+    """Return the policy for the path, with or without SCRIPT_NAME; None: not guarded, or exempt."""
     policy = match_policy(policies, str(request.method), request.path_info, request.path)
     return None if policy is None or _is_exempt(request) else policy
 
 
 def _is_exempt(request: Any) -> bool:
-    """True: the view or its class is exempt. A view that is not found is not exempt."""
+    """Return True if the view or its class is exempt. A view that is not found is not exempt."""
     try:
         view = resolve(request.path_info, getattr(request, "urlconf", None)).func
     except Resolver404:
@@ -308,7 +311,7 @@ def _run(policy: Policy, name: str, request: Any, work: Callable[[], Any]) -> Ht
 def _claimed_or_response(
     policy: Policy, name: str, request: Any
 ) -> "tuple[Submission, Claim] | Response":
-    """The claim of a request, or the response in its place."""
+    """Return the claim of a request, or the response in its place."""
     submission = submission_for(policy, name, request, user_of(request))
     mark_guarded(marks_of(request))
     outcome = sync_claims.claim_request(_dibs(), policy, name, submission)
@@ -318,7 +321,7 @@ def _claimed_or_response(
 
 
 def _work_with_claim(claim: "Claim", work: Callable[[], Any]) -> Any:
-    """The response of the view. An exception ends the claim."""
+    """Return the response of the view. An exception ends the claim."""
     try:
         return work()
     except BaseException as error:
@@ -329,7 +332,7 @@ def _work_with_claim(claim: "Claim", work: Callable[[], Any]) -> Any:
 
 
 def _is_client_error(error: BaseException) -> bool:
-    """Whether Django or Django REST framework makes a 4xx of it.
+    """Return whether Django or Django REST framework makes a 4xx of it.
 
     Then the client may correct the request and try again.
     """
@@ -356,7 +359,7 @@ async def _arun(
 async def _awork_with_claim(
     policy: Policy, claim: "AsyncClaim", request: Any, work: Callable[[], Awaitable[Any]]
 ) -> Any:
-    """The response of the view. An exception ends the claim."""
+    """Return the response of the view. An exception ends the claim."""
     try:
         response = await work()
     except BaseException as error:
@@ -378,7 +381,7 @@ async def _awork_with_claim(
 
 
 async def _finished_result(work: Any) -> Any:
-    """The result of *work*, which is not interrupted when the client disconnects.
+    """Return the result of *work*, which is not interrupted when the client disconnects.
 
     Django cancels the view of a client that has disconnected. Work that is half done, or continues
     in a thread, would be done again by a retry. A second cancellation does cancel it.
@@ -453,7 +456,7 @@ def _run_in_loop(loop: asyncio.AbstractEventLoop, end: Callable[..., Any], *args
 
 
 def _is_later(response: Any) -> bool:
-    """True: the body is made while it is sent, or rendered after the view."""
+    """Return True if the body is made while it is sent, or rendered after the view."""
     return _is_stream(response) or not getattr(response, "is_rendered", True)
 
 
@@ -508,7 +511,7 @@ def _end_when_rendered(response: Any, owned: OwnedClaim) -> None:
 
 
 def _recorded_response(policy: Policy, response: object) -> Recording:
-    """The response as far as it can be stored; a stream cannot."""
+    """Return the response as far as it can be stored; a stream cannot."""
     recording = Recording(policy.record_limit)
     if not isinstance(response, HttpResponseBase):
         recording.begin(500, ())  # Django is about to raise an error for it
@@ -522,14 +525,17 @@ def _recorded_response(policy: Policy, response: object) -> Recording:
 
 
 def _recorded_whole(policy: Policy, response: object) -> Recording:
-    """The response. UsageError: it is a stream."""
+    """Return the response. Raises UsageError if it is a stream."""
     if _is_stream(response):
         raise UsageError(STREAMED)
     return _recorded_response(policy, response)
 
 
 def _answer_with(request: Any, response: Response) -> HttpResponseBase:
-    """The response in place of the view's: a replay, a refusal, or the page of DIBS_REFUSED."""
+    """Return the response in place of the view's.
+
+    A replay, a refusal, or the page of DIBS_REFUSED.
+    """
     make = _page_maker(response)
     if make is None:
         return _django_response(response)
@@ -548,13 +554,19 @@ async def _aanswer_with(request: Any, response: Response) -> HttpResponseBase:
 
 
 def _page_maker(response: Response) -> View | None:
-    """The function that makes a page of *response*; None: there is none, or it is a replay."""
+    """Return the function that makes a page of *response*.
+
+    None: there is none, or it is a replay.
+    """
     path = getattr(settings, "DIBS_REFUSED", None)
     return imported(path) if path and is_refusal(response) else None
 
 
 def _rendered_page(page: Any, refusal: Response) -> HttpResponseBase:
-    """*page*, rendered, with the headers of *refusal* that it does not set itself; None: JSON."""
+    """Return *page*, rendered, with the headers of *refusal* that it does not set itself.
+
+    None: JSON.
+    """
     if page is None:
         return _django_response(refusal)
     if not getattr(page, "is_rendered", True):
@@ -586,7 +598,7 @@ def _dibs() -> Dibs:
 
 
 def make_dibs(kind: Callable[..., Any]) -> Any:
-    """A `Dibs` or `AsyncDibs` as the settings say. UsageError: DIBS_URL is missing."""
+    """Return a `Dibs` or `AsyncDibs` as the settings say. UsageError: DIBS_URL is missing."""
     options = getattr(settings, "DIBS_OPTIONS", {})
     return kind(
         _configured_url(), **{"namespace": getattr(settings, "DIBS_NAMESPACE", ""), **options}

@@ -10,10 +10,12 @@ from .leader import Leader
 from .mistaken import Mistaken
 from .scheduled import Scheduled
 from .throttle import Throttle
-from .units import EarlyUnits, Units
+from .units import FAULTS, Units, faulty
 
 VERBS: tuple[type[Workload], ...] = (
     Hold, Late, Limit, SwitchedMaster, MovingSlots, Leader, HandOver, Claims, Cached, CachedMany,
     Scheduled, Jobs, FetchedJobs, SendingJobs, AloneJobs, AgainJobs, Throttle, Units,
 )  # fmt: skip
-WORKLOADS: dict[str, type[Workload]] = {each.name: each for each in (*VERBS, Mistaken, EarlyUnits)}
+WORKLOADS: dict[str, type[Workload]] = {
+    each.name: each for each in (*VERBS, Mistaken, *map(faulty, FAULTS))
+}

@@ -239,6 +239,36 @@ async def test_a_dependency_that_cannot_end_after_the_commit_is_a_warning_at_sta
     engine.dispose()
 
 
+async def test_a_lease_of_its_dead_first_copy_does_not_refuse_a_committed_response(
+    valkey: Server, tmp_path: Any
+) -> None:
+    """Killed after its commit: the key of the request is free before the lease, and the table is
+    asked. Of another request the table knows nothing.
+    """
+    engine = create_engine(f"sqlite:///{tmp_path}/shop.db")
+
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        app = FastAPI()
+
+        @app.post("/orders", dependencies=[Depends(held("stock", ttl=30))])
+        @once(**REPLAY, within=sessionmaker(engine).begin)
+        def order(session: Session) -> int:
+            return 7
+
+        install(app, dibs, secret="s")
+        keyed = {"idempotency-key": "k-1"}
+        await Call(app, "POST /orders", headers=keyed).run()
+        valkey.flush()
+        valkey.client().set("stock", b"5a1f-2c@web-1:4711", px=30_000)
+        for _ in range(2):
+            again = await Call(app, "POST /orders", headers=keyed).run()
+            assert (again.status, again.json, again.is_replay) == (200, 7, True)
+        other = await Call(app, "POST /orders", headers={"idempotency-key": "k-2"}).run()
+        assert (other.status, other.json["type"]) == (409, "urn:dibs:busy")
+        assert "stock" in valkey.keys() and len(valkey.keys()) == 2
+    engine.dispose()
+
+
 @pytest.mark.parametrize("kind", ["session", "http middleware"])
 async def test_a_transaction_commits_before_the_dependencies_around_it_end(
     valkey: Server, kind: str, tmp_path: Any

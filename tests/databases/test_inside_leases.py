@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,10 +32,15 @@ def database(new_database: NewDatabase) -> Database:
 
 
 @pytest.fixture
-def begin(database: Database) -> Iterator[Any]:
+def sessions(database: Database) -> Iterator[Any]:
     engine = create_engine(database.url())
-    yield sessionmaker(engine).begin
+    yield sessionmaker(engine)
     engine.dispose()
+
+
+@pytest.fixture
+def begin(sessions: Any) -> Any:
+    return sessions.begin
 
 
 def orders(database: Database) -> int:
@@ -62,6 +68,41 @@ def test_a_lease_that_was_lost_keeps_its_transaction_from_the_commit(
             pay("k")
     assert orders(database) == (on_late == "ignore")
     assert valkey.client().get("account:a") == b"of another"
+
+
+@pytest.mark.parametrize("on_late", [None, "ignore"])
+@pytest.mark.parametrize("way", ["until", "claim"])
+def test_a_lease_that_is_lost_after_its_block_keeps_a_given_session_from_the_commit(
+    dibs: Dibs, valkey: Server, database: Database, sessions: Any, way: str, on_late: Any
+) -> None:
+    """A session of SQLAlchemy says when it will commit; that of a savepoint is no commit."""
+    options: dict[str, Any] = {"ttl": 30, "on_late": on_late}
+    dibs.once("first", within=sessions.begin, **DONE)(lambda session: None)()  # makes the table
+
+    def work(session: Any) -> None:
+        session.execute(INSERT)
+        with session.begin_nested():
+            more = {"until": session} if way == "until" else {}
+            with dibs.hold("account:a", **options, **more):
+                pass
+        valkey.client().set("account:a", "of another")
+        assert dibs.peek("account:a") is not None  # it sees that the lease is lost
+        with session.begin_nested():
+            pass
+
+    with sessions() as session:
+        if way == "until":
+            work(session)
+        else:
+            with dibs.claim("k", **DONE) as claim, claim.within(session):
+                work(session)
+                claim.complete(7)
+        with contextlib.nullcontext() if on_late else pytest.raises(LeaseLost):
+            session.commit()
+        session.rollback()
+        session.execute(INSERT)
+        session.commit()  # the next transaction of the session has nothing to do with it
+    assert orders(database) == (2 if on_late else 1)
 
 
 def test_others_are_refused_until_the_commit_and_a_block_may_end_before(

@@ -241,6 +241,7 @@ def _follow(unit: Unit, leases: AsyncLeases, transaction: Transaction) -> None:
         decide_later(unit, "committed" if committed else "rolled_back")
 
     if transaction.on_end(ended):
+        transaction.before_commit(unit.check)
         _watch_savepoints(unit, transaction)
         _end_if_dropped(unit, transaction.identity)
     else:

@@ -67,6 +67,7 @@ class AsyncEffect:
         self._work = work
         self._undone = undone
         self._queue = leases.ends
+        self._calls = leases.calls
         self._store = leases.store
         self._loop = current_loop()
 
@@ -93,6 +94,15 @@ class AsyncEffect:
     def carry_out_later(self, outcome: Outcome) -> None:
         """The same in the background, where it belongs; its errors are logged."""
         hand_over(self._loop, self._queue, functools.partial(_carry_out_one, self, outcome))
+
+    async def carry_out_all(self, unit: Unit) -> None:
+        """Do all that waits in *unit*."""
+
+        async def work(begin: Callable[[], None]) -> None:
+            begin()
+            await carry_out(unit)
+
+        await self._calls.run(work, lambda _: None)
 
     def carry_out_all_later(self, unit: Unit) -> None:
         """Do all that waits in *unit*, in the background."""
@@ -206,9 +216,17 @@ class AsyncOpenedUnit:
             unit.decide("unknown")
 
     async def carry_out(self) -> None:
-        """Carry out what has waited, if that was not done; and leave the unit."""
+        """Carry out what has waited, if that was not done; and leave the unit.
+
+        It goes on if its caller is cancelled.
+        """
         leave(self._unit)
-        await carry_out(self._unit)
+        own = [each for each in self._unit.waiting if getattr(each, "kind", KIND) == KIND]
+        try:
+            if own:
+                await getattr(own[0], "carry_out_all")(self._unit)  # noqa: B009
+        finally:  # the rest: none, unless it was cancelled before it began
+            await carry_out(self._unit)
 
 
 def given_unit(leases: AsyncLeases, transaction: Transaction) -> Unit:
@@ -252,7 +270,7 @@ def _follow(unit: Unit, leases: AsyncLeases, transaction: Transaction) -> None:
 def decide_later(unit: Unit, outcome: Outcome) -> None:
     """The transaction has ended. Do not block, because this is called in the user's commit."""
     unit.decide(outcome)
-    first: Any = unit.first
+    first: Any = next(iter(unit.waiting), None)
     if first is not None:
         first.carry_out_all_later(unit)
 

@@ -178,9 +178,9 @@ class Unit:
             effect.check()
 
     @property
-    def first(self) -> Effect | None:
-        """One of those that wait."""
-        return next(iter([*self._values.values(), *self._calls, *self._leases]), None)
+    def waiting(self) -> list[Effect]:
+        """All that wait."""
+        return [*self._values.values(), *self._calls, *self._leases]
 
     # ---- its end
 

@@ -168,10 +168,12 @@ NEEDS_LOCAL_LINE := $(addprefix --deselect tests/integrations/test_linebot_dispa
 	line_is_answered_before_the_work_and_each_event_once what_the_sdk_does_without_a_dispatcher)
 # Of two Cookie lines old Starlette reads the first, and it fails at forms that are broken.
 NEEDS_NEW_PARSERS := --ignore tests/integrations/test_two_readers.py
+# The SDKs of agents need newer frameworks.
+NEEDS_AGENTS := --ignore tests/integrations/test_agents.py
 # Old frameworks use what is deprecated since; that is no failure of ours.
 test-frameworks: ## the tests of integrations, on the oldest version of each framework, queue and listener
 	@$(MAKE) --no-print-directory pytest VENV=.venv-oldest PINS=requirements/oldest.txt \
-		ARGS="tests/http tests/integrations tests/cli -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(NEEDS_LOCAL_LINE) $(NEEDS_NEW_PARSERS) $(ARGS)"
+		ARGS="tests/http tests/integrations tests/cli -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(NEEDS_LOCAL_LINE) $(NEEDS_NEW_PARSERS) $(NEEDS_AGENTS) $(ARGS)"
 
 # Resolved anew at each run, with the same Python. FOUND: what was found, and differs from the pins.
 FOUND := build/newest.txt

@@ -135,7 +135,8 @@ def _started() -> tuple[socket.socket, subprocess.Popen[bytes]]:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     with its, real_interpreters():
         server = subprocess.Popen(
-            [sys.executable, __file__, str(its.fileno()), " " * ARGUMENTS],
+            [sys.executable, "-m", "tests.fork_server", str(its.fileno()), " " * ARGUMENTS],
+            cwd=Path(__file__).parents[1],  # not from this folder: it has a `typing` of its own
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

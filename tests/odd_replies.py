@@ -23,7 +23,7 @@ from collections.abc import Callable
 
 from dibs import AsyncDibs, Dibs, DibsError
 from dibs.testing import CommandFilter, Server
-from dibs.testing.faults import WireCommand, _commands  # pyright: ignore[reportPrivateUsage]
+from dibs.testing.faults import WireCommand, _commands_of  # pyright: ignore[reportPrivateUsage]
 
 _HELLO = b"%3\r\n+server\r\n+redis\r\n+version\r\n+7.0.15\r\n+proto\r\n:3\r\n"
 
@@ -80,7 +80,7 @@ class OddServer:
     def _serve(self, client: socket.socket) -> None:
         self._open.add(client)
         try:
-            for words in _commands(client):
+            for words in _commands_of(client):
                 client.sendall(self._reply(words))
         except (OSError, ValueError):
             pass

@@ -25,7 +25,6 @@ from apps.weamind.weather import open_meteo
 from apps.weamind.weather.cards import forecast_message
 from apps.weamind.weather.forecast import TAIPEI, Hazard
 from apps.weamind.weather.sample import make_up
-from dibs import Dibs
 from dibs.testing import Server
 from dibs.testing.servers import free_port
 from tests.apps.browser import TIMEOUT, launched
@@ -60,23 +59,56 @@ def _opened(browser: Any, url: str, width: int, height: int, **rest: Any) -> Ite
     context.close()
 
 
-def console(browser: Any, file: Path) -> None:
-    """Leases that end soon, of a console that may release them."""
+@contextmanager
+def _console(browser: Any) -> Iterator[Any]:
+    """The console of an application that does a little of everything, for some seconds."""
     port = free_port()
     with ExitStack() as stack:
         store = stack.enter_context(Server.start("valkey"))
-        command = [sys.executable, "-m", "tests.console.served", store.url, str(port)]
+        command = [sys.executable, "-m", "tests.console.busy_shop", store.url, str(port)]
         served = stack.enter_context(subprocess.Popen(command, cwd=ROOT))
         stack.callback(served.terminate)
-        dibs = stack.enter_context(Dibs(store.url, namespace="shop:"))
-        page = stack.enter_context(_opened(browser, "about:blank", 1100, 720))
+        page = stack.enter_context(_opened(browser, "about:blank", 1100, 980))
         _reload_until_it_answers(page, f"http://127.0.0.1:{port}/ops/")
-        for number in (107, 115, 122, 134, 132, 117):
-            key = f"processing:user:{number}"
-            stack.enter_context(dibs.hold(key, ttl=30 + number % 9 * 2.3))
-        page.locator("#rows", has_text="user:117").wait_for()
-        page.wait_for_timeout(4000)  # the bars have begun to shrink
-        page.screenshot(path=file)
+        page.locator("#changes li").nth(5).wait_for()
+        yield page
+
+
+def console(browser: Any, file: Path) -> None:
+    """What is stuck, and what ends first."""
+    with _console(browser) as page:
+        _save(page.screenshot(), file)
+
+
+def console_schedules(browser: Any, file: Path) -> None:
+    """A schedule that is overdue, and one that is not."""
+    with _console(browser) as page:
+        page.locator("[data-group=schedules]").click()
+        page.locator("#rows", has_text="backup").wait_for()
+        _save(page.screenshot(clip={"x": 0, "y": 0, "width": 1100, "height": 620}), file)
+
+
+def console_why(browser: Any, file: Path) -> None:
+    """Why a key is stuck, and the command that frees it."""
+    with _console(browser) as page:
+        page.locator("#rows .why").first.click()
+        page.locator("#why .command").wait_for()
+        box = page.locator("#why").bounding_box()
+        clip = {"x": box["x"] - 20, "y": box["y"] - 20}
+        clip |= {"width": box["width"] + 40, "height": box["height"] + 40}
+        _save(page.screenshot(clip=clip), file)
+
+
+def console_process(browser: Any, file: Path) -> None:
+    """What this process holds and waits for, and its figures by template, after two minutes."""
+    with _console(browser) as page:
+        page.evaluate("location.hash = '#process'")
+        page.wait_for_timeout(120_000)
+        _save(page.screenshot(full_page=True), file)
+
+
+def _save(shot: bytes, file: Path) -> None:
+    Image.open(io.BytesIO(shot)).convert("RGB").save(file, quality=82, method=6)
 
 
 def _reload_until_it_answers(page: Any, url: str) -> None:
@@ -278,7 +310,10 @@ def weamind_card(browser: Any, file: Path) -> None:
 
 
 PICTURES: dict[str, Callable[[Any, Path], None]] = {
-    "console.png": console,
+    "console.webp": console,
+    "console-process.webp": console_process,
+    "console-schedules.webp": console_schedules,
+    "console-why.webp": console_why,
     "local-line.png": local_line,
     "local-line-pad.png": local_line_pad,
     "playground-cached.webp": playground_cached,

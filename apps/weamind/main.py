@@ -24,7 +24,7 @@ from dibs import AsyncDibs, Unavailable
 from .core.config import Settings, SettingsError, read_settings
 from .core.logs import log_if_nobody_does
 from .core.metrics import Metrics, metrics
-from .core.processing_lock import ProcessingLock
+from .core.turns import ProcessingLock
 from .liff.memory import TokenMemory
 from .liff.page import SettingsPage
 from .liff.tokens import Tokens

@@ -37,6 +37,7 @@ ENTRIES = (
     Entry("dibs", "closed", '`on_outage="closed"`', "lock", ("outage", "failover")),
     Entry("dibs", "within", "`once(within=)`", "order", ("crash",)),
     Entry("dibs", "even", "`throttle(burst=1)`", "throttle", ("throttle",)),
+    Entry("dibs", "exact", "`throttle(exact=True)`", "throttle", ("throttle",)),
     Entry(
         "grelmicro",
         "",

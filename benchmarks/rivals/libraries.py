@@ -70,7 +70,7 @@ def async_client(url: str, **options: Any) -> Any:
 
 
 class Dibs(Library):
-    """`closed`: on_outage; `within`: the record is a row beside the work; `even`: no burst."""
+    """`closed`: on_outage; `within`: the record is a row beside the work; the others: rates."""
 
     async def open(self) -> None:
         from dibs import Dibs
@@ -88,7 +88,8 @@ class Dibs(Library):
         return self.dibs.get_or_load(key, load, ttl=WINDOW, load_timeout=60)
 
     def throttle(self, key: str, limit: int) -> None:
-        more = {"burst": 1} if self.setting == "even" else {}
+        settings: dict[str, Any] = {"even": {"burst": 1}, "exact": {"exact": True}}
+        more = settings.get(self.setting, {})
         self.dibs.throttle(key, limit=limit, per=1, **more)
 
     def order(self, key: str, database: str, reach: Callable[[str], None]) -> str:

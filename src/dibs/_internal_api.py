@@ -27,13 +27,38 @@ from ._core.inspection import (
     shorten,
     token_hint,
 )
-from ._core.jobs import ResultWatch, Standing, covers, fetched_by, standing_of
-from ._core.keys import Seconds, Template, answering, fingerprint, printable, seconds
+from ._core.jobs import (
+    ResultWatch,
+    Standing,
+    WaitingJob,
+    covers,
+    fetched_by,
+    standing_of,
+    ticket_of,
+)
+from ._core.keys import (
+    Seconds,
+    Template,
+    answering,
+    fields_of,
+    fingerprint,
+    printable,
+    seconds,
+)
 from ._core.keywords import TypedDict, refuse_unknown
 from ._core.lease import UNGUARDED, token_for
 from ._core.lease import lend as _lend
-from ._core.options import ClaimOptions, HoldKeywords, OutagePolicy, check_hold
+from ._core.options import (
+    ClaimKeywords,
+    ClaimOptions,
+    HoldKeywords,
+    OnCancel,
+    OutagePolicy,
+    check_hold,
+    takes,
+)
 from ._core.schedule import lease_name, next_fires
+from ._core.signatures import signature_of
 from ._core.throttle import ThrottleKeywords, UsageOutcome
 from ._databases import NotOurs, open_in_django
 from ._forks import RenewedLock, fork_safe_lock
@@ -67,6 +92,7 @@ if TYPE_CHECKING:
         "AsyncWithin",
         "AsyncWork",
         "Claim",
+        "ClaimKeywords",
         "ClaimOptions",
         "ClaimRequest",
         "Claiming",
@@ -79,6 +105,7 @@ if TYPE_CHECKING:
         "KeyInfo",
         "KeyKind",
         "NotOurs",
+        "OnCancel",
         "OutagePolicy",
         "Page",
         "Permit",
@@ -94,6 +121,7 @@ if TYPE_CHECKING:
         "ThrottleKeywords",
         "TypedDict",
         "UsageOutcome",
+        "WaitingJob",
         "Within",
         "Work",
         "answering",
@@ -108,6 +136,7 @@ if TYPE_CHECKING:
         "ended_with_parent",
         "exactly",
         "fetched_by",
+        "fields_of",
         "fingerprint",
         "fork_safe_lock",
         "inspector",
@@ -127,9 +156,12 @@ if TYPE_CHECKING:
         "seconds",
         "shorten",
         "shown",
+        "signature_of",
         "standing_of",
         "start_thread",
+        "takes",
         "throttling",
+        "ticket_of",
         "token_hint",
         "transactions",
         "try_lock",

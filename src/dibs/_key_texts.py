@@ -230,6 +230,8 @@ def meaning(entry: KeyInfo) -> str:
     remaining = duration(entry.remaining, "ever")
     when = f"in {remaining}" if entry.remaining is not None else "never, because it has no expiry"
     match entry.kind:
+        case "lease" if entry.state == "cooling":
+            return f"It was released; `at_least` keeps it, and it is free {when}."
         case "lease":
             return f"Others get Busy or wait. It is free {when}, unless it is renewed."
         case "permits":
@@ -396,7 +398,7 @@ def listed(reason: Facts, *, whole: bool) -> list[tuple[str, str]]:
     if entry.age is not None and not is_record:
         known.insert(3, ("since", f"{duration(entry.age)} ago"))
     elif entry.kind == "lease":
-        known.insert(3, ("since", "is not recorded, without fence=True"))
+        known.insert(3, ("since", "unknown (recorded only with fence=True)"))
     if entry.holder is not None and entry.token_hint is not None:
         known.append(("its process", _PROCESS[reason.alive]))
     return known
@@ -438,21 +440,18 @@ def advice(reason: Facts) -> list[str]:
     entry, command = reason.entry, _command(reason)
     match entry.kind:
         case "lease" | "claim" if reason.alive == "ended":
-            return [f"Wait, or free it now: {command('release')} --force"]
+            return [f"Wait, or free it now: {command('release --force')}"]
         case "permits":
-            return _about_permits(reason, f"{command('release')} --force")
+            return _about_permits(reason)
         case "lease" | "claim" | "done":
-            free = f"{command('release')} --force"
-            return [
-                _first(reason),
-                f"{'Delete' if entry.kind == 'done' else 'Free'} it: {free}. {risk(entry)}",
-            ]
+            verb = "Delete" if entry.kind == "done" else "Free"
+            return [_first(reason), f"{verb} it: {command('release --force')}. {risk(entry)}"]
         case "cached":
             return [f"Drop the value: {command('invalidate')}"]
         case "schedule":
             return _about_schedule(reason)
         case "foreign" if entry.state != "denied":
-            return _about_foreign(reason, f"{command('release')} --force")
+            return _about_foreign(reason, command("release --force"))
         case "rate":
             return ["Wait; DEL lets a whole burst through again."]
         case _:
@@ -471,9 +470,9 @@ def _first(reason: Facts) -> str:
         case _ if is_stuck(entry) or not pid:
             return "End its process first."
         case _, "stopped":
-            return f"Let its process go on (kill -CONT {pid}), or end it first (kill -9 {pid})."
+            return f"Let its process go on (`kill -CONT {pid}`), or end it first (`kill -9 {pid}`)."
         case _, "running":
-            return f"Wait for its end; or end its process first (kill {pid}). {_LEFT}"
+            return f"Wait for its end; or end its process first (`kill {pid}`). {_LEFT}"
         case _:
             return f"Wait for its end; or end process {pid} on {host} first. {_LEFT}"
 
@@ -484,15 +483,16 @@ def _ended(reason: Facts) -> list[Permit]:
     return [permit for permit, alive in permits if alive == "ended"]
 
 
-def _about_permits(reason: Facts, release: str) -> list[str]:
-    ended = _ended(reason)
-    free = [f"{release} --seen {each.token_hint}" for each in ended or reason.entry.permits]
+def _about_permits(reason: Facts) -> list[str]:
+    ended, command = _ended(reason), _command(reason)
+    holders = ended or reason.entry.permits
+    free = [command(f"release --force --seen {each.token_hint}") for each in holders]
     if ended:
         return [f"Wait, or free that permit now: {free[0]}"]
     return [_first(reason), *[f"Free one: {each}. {risk(reason.entry)}" for each in free[:1]]]
 
 
-_LEFT = "A process that is killed leaves its key for the time that is left."
+_LEFT = "Its key then stays until it expires."
 
 
 def _about_schedule(reason: Facts) -> list[str]:
@@ -512,7 +512,7 @@ def _about_foreign(reason: Facts, release: str) -> list[str]:
     """It may be data that another program needs."""
     entry, key = reason.entry, shlex.quote(printable(reason.place.namespace + reason.place.key))
     is_read = entry.state == "string" and not is_shortened(reason.place.key)
-    read = f" (redis-cli GET {key})" if is_read else ""
+    read = f" (`redis-cli GET {key}`)" if is_read else ""
     wrote = (
         f"Another program wrote it, as a {entry.state}, and may need it: look at it first{read}."
     )
@@ -522,10 +522,16 @@ def _about_foreign(reason: Facts, release: str) -> list[str]:
 
 
 def _command(reason: Facts) -> Callable[[str], str]:
-    """`dibs release KEY --namespace …`, to be pasted."""
+    """Return what writes ``dibs release KEY --namespace … --force``, to be pasted."""
     place = reason.place
     namespace = f" --namespace {shlex.quote(place.namespace)}" if place.namespace else ""
-    return lambda verb: f"dibs {verb} {shlex.quote(printable(place.key))}{namespace}"
+
+    def command(words: str) -> str:
+        verb, _, options = words.partition(" ")
+        key = shlex.quote(printable(place.key))
+        return f"`{' '.join(['dibs', verb, key + namespace, options]).rstrip()}`"
+
+    return command
 
 
 def elsewhere_line(reason: Facts) -> str:

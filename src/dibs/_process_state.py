@@ -8,7 +8,8 @@ import os
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
-from ._core.lease import LeaseState, parts_of, token_maker
+from ._core.lease import LeaseState
+from ._core.lease_value import parts_of, token_maker
 from ._system import gethostname, getpid, monotonic, urandom
 from .events import Listener
 
@@ -44,6 +45,7 @@ class HeldHere(NamedTuple):
     held: float
     """Seconds since it was acquired."""
     remaining: float
+    ttl: float
     is_claim: bool
     is_renewed: bool
 
@@ -126,6 +128,7 @@ def _held(lease: LeaseState, now: float) -> HeldHere:
         call.name,
         held,
         remaining,
+        call.options.ttl,
         parts_of(lease.token).is_claim,
         bool(call.options.renew),
     )

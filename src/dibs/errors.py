@@ -6,6 +6,7 @@ DibsError                       base class
 ├── Duplicate(key, retry_after, state)   submitted before: still running, or done
 ├── Mismatch(key)               submitted before, with another payload
 ├── LeaseLost(key, fence)       the lease expired or was taken over: stop writing
+├── Interrupted(items)          the process that ran a stream has died
 ├── Unavailable(cause, detail)  Redis is unavailable
 └── UsageError                  an error in the calling code or the settings (also a ValueError)
 
@@ -60,6 +61,9 @@ class _ErrorAboutKey(DibsError):
         return type(self), (self.key, *self.args[1:]), vars(self)
 
 
+BusyState = Literal["held", "cooling", "throttled"]
+
+
 class Busy(_ErrorAboutKey):
     """Another holder has the key, or it was called too often.
 
@@ -70,7 +74,8 @@ class Busy(_ErrorAboutKey):
             allowed. inf: another program wrote the key, without a ttl.
         holder: Host name and process id of the holder. None: not written by dibs.
         is_here: This client itself holds the key.
-        state: "held", or "throttled" if the key was called too often.
+        state: "held"; "cooling" if it was released, and `at_least` keeps it; or "throttled" if it
+            was called too often.
         limit: How many permits there are, all of them taken. None: it was held without `limit`.
         waited: The `wait` that is over, in seconds.
     """
@@ -82,7 +87,7 @@ class Busy(_ErrorAboutKey):
         holder: str | None = None,
         name: str = "the key",
         is_here: bool = False,  # noqa: FBT001, FBT002 – a copy is made of the arguments
-        state: Literal["held", "throttled"] = "held",
+        state: BusyState = "held",
         limit: int | None = None,
         waited: float = 0.0,
     ) -> None:
@@ -90,7 +95,7 @@ class Busy(_ErrorAboutKey):
         self.is_here = is_here
         self.limit = limit
         self.waited = waited
-        self.state: Literal["held", "throttled"] = state
+        self.state: BusyState = state
         self.retry_after = retry_after
         self.holder = holder
 
@@ -107,6 +112,8 @@ class Busy(_ErrorAboutKey):
     def _held(self) -> str:
         if self.limit is not None and self.limit > 1:
             return f"all {self.limit} permits of {self.name} are taken"
+        if self.state == "cooling":
+            return f"{self.name} was released, and stays taken for a time (at_least)"
         by = f" by {self.holder}" if self.holder else ""
         if self.is_here:
             by = " by this process; leases are not re-entrant"
@@ -197,6 +204,26 @@ class LeaseLost(_ErrorAboutKey):
         return (
             f"the lease on {self.name}{fence} expired or was taken over; another holder may have it"
         )
+
+
+class Interrupted(DibsError):
+    """The process that ran a stream has died. What was received is the beginning of its run.
+
+    Another run would not continue it, so none is joined to it: call the function again for a new
+    one, from its first item.
+
+    Attributes:
+        items: How many items were received.
+        name: What messages call the key.
+    """
+
+    def __init__(self, items: int, name: str = "the stream") -> None:
+        super().__init__(items, name)
+        self.items = items
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"{self.name} was interrupted after {self.items} items: its process has died"
 
 
 OTHER = "other"

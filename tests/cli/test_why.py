@@ -54,7 +54,7 @@ def test_a_holder_that_has_ended_is_named(shop: Shop) -> None:
     told = run(shop.url, "why", "job:dead", "--json").json["keys"][0]
     assert told["alive"] == "ended" and told["namespace"] == "shop:" and told["elsewhere"]
     assert told["entry"]["kind"] == "lease"
-    words = told["advice"][0].partition("dibs ")[2].split()
+    words = told["advice"][0].split("`")[1].split()[1:]
     assert run(shop.url, *words, "--yes").code == 0, "the advice can be pasted"
     assert run(shop.url, "why", "job:dead").code == 1
 
@@ -74,12 +74,12 @@ def test_permits_of_processes_that_have_ended_are_named(shop: Shop) -> None:
     assert "two work at once" not in done.out
     told = run(shop.url, "why", "paid-api", "--json").json["keys"][0]
     assert [each["alive"] for each in told["entry"]["permits"]] == ["running", "ended", "running"]
-    words = told["advice"][0].partition("dibs ")[2].split()
+    words = told["advice"][0].split("`")[1].split()[1:]
     assert run(shop.url, *words, "--yes").code == 0, "the advice can be pasted"
     told = run(shop.url, "why", "paid-api", "--json").json["keys"][0]
     assert [each["alive"] for each in told["entry"]["permits"]] == ["running", "running"]
     assert told["alive"] == "running" and "one more than the limit works" in told["advice"][1]
-    words = told["advice"][1].partition("dibs ")[2].partition(". ")[0].split()
+    words = told["advice"][1].split("`")[1].split()[1:]
     assert run(shop.url, *words, "--yes").code == 0, "so can that for one that is running"
 
 
@@ -150,7 +150,7 @@ def test_a_lease_without_a_fence_says_that_its_beginning_is_not_known(shop: Shop
     """The line is printed anyway, so that readers do not look for it."""
     with Dibs(shop.url, namespace="shop:", budget=5) as dibs, dibs.hold("job:plain", ttl=60):
         said = run(shop.url, "why", "job:plain", "--namespace", "shop:").out
-    assert "is not recorded, without fence=True" in said
+    assert "unknown (recorded only with fence=True)" in said
 
 
 def test_a_schedule_says_when_it_is_due(valkey: Server) -> None:
@@ -272,7 +272,7 @@ def test_where_a_key_belongs() -> None:
     ("entry", "said"),
     [
         (KeyInfo("k", "lease", "held", 5, "a:1", token_hint="x-1"), "Wait for its end"),
-        (KeyInfo("k", "lease", "held", None, "a:1", token_hint="x-1"), "Free it: dibs release"),
+        (KeyInfo("k", "lease", "held", None, "a:1", token_hint="x-1"), "Free it: `dibs release"),
         (KeyInfo("k", "done", "done", 90, token_hint="x-1-done"), "Wait 1m30s"),
         (KeyInfo("k", "cached", "value", 5), "dibs invalidate 'it is' --namespace n:"),
         (KeyInfo("k", "schedule", "new", 5), "See that a scheduler runs"),
@@ -282,7 +282,7 @@ def test_where_a_key_belongs() -> None:
             "does not stop the work of a:1",
         ),
         (KeyInfo("k", "foreign", "string", None, token_hint="#1"), "redis-cli GET 'n:it is'"),
-        (KeyInfo("k", "foreign", "string", None, token_hint="#1"), "if nothing needs it: dibs"),
+        (KeyInfo("k", "foreign", "string", None, token_hint="#1"), "if nothing needs it: `dibs"),
         (KeyInfo("k", "foreign", "string", 9, token_hint="#1"), "Another program wrote it"),
         (KeyInfo("k", "foreign", "list", None), "as a list, and may need it"),
         (KeyInfo("k", "rate", "counting", 5), "DEL lets a whole burst through"),

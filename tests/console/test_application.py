@@ -195,13 +195,14 @@ async def test_leases_permits_claims_loads_and_values_are_listed(valkey: Server,
                 dibs.claim("pay:7", window=60, note="card"),
             ):
                 seen = await page.state()
-                [lease] = await page.rows()
+                [lease] = await page.rows("leases")
                 [permits] = await page.rows("permits")
                 [claim] = await page.rows("claims")
                 [load_row] = await page.rows("loads")
             go_on.set()
             await cold
     counts = seen["server"]["sweep"]["counts"]
+    assert counts["now"] == 4
     assert counts["leases"] == counts["permits"] == counts["claims"] == counts["loads"] == 1
     assert lease["key"] == "order:1" and 20 < lease["remaining"] <= 30 and lease["holder"]
     assert permits["count"] == 2 and len(permits["permits"]) == 2

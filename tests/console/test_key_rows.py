@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from dibs._internal_api import MOST_SHOWN, KeyInfo, Page, Permit
+from dibs._internal_api import MOST_SHOWN, Fire, KeyInfo, Page, Permit
+from dibs._key_texts import Alive
 from dibs.console.key_rows import (
     MOST_ROWS,
     MOST_TEXTS,
@@ -39,7 +40,12 @@ def shown(
     rights = {"keys": False, "release": False, **rights}
     sweep = survey.shown_for(search_of(view, keys=rights["keys"]))
     assert sweep is not None
-    return page_of(sweep, view, now, **rights)
+    return page_of(sweep, view, now, look, **rights)
+
+
+def look(holder: str | None) -> Alive:
+    """The processes of one machine, as their names say."""
+    return "ended" if holder == "web-1:dead" else "stopped" if holder == "web-1:halt" else "unknown"
 
 
 def test_keys_are_shortened_and_notes_left_out_without_the_right_to_see_them() -> None:
@@ -248,3 +254,77 @@ def test_a_view_that_makes_no_sense_is_the_first_one() -> None:
     assert view_of({"page": "²"}) == SurveyView()
     assert view_of({"page": "9" * 5000}) == SurveyView()
     assert view_of({"group": "cached", "page": "3"}) == SurveyView("cached", number=3)
+
+
+def test_what_is_stuck_comes_first() -> None:
+    """Before what ends first: a key that never expires, and those whose process has ended or is
+    stopped; the row says which it is."""
+    stuck_ones = [
+        lease(70, remaining=None),
+        lease(80, holder="web-1:dead"),
+        KeyInfo("gpu", "permits", "held", 900.0, permits=(Permit("web-1:halt", 9.0, "p-1"),)),
+        KeyInfo("old", "lock", "resting", 2.0),
+    ]
+    survey = swept(Page([lease(1), *stuck_ones, KeyInfo("menu", "cached", "value", 1.0)], None))
+    rows = shown(survey, keys=True)["rows"]
+    assert [(row["key"], row["stuck"]) for row in rows] == [
+        ("order:80", "its process has ended"),
+        ("gpu", "its process is stopped"),
+        ("order:70", "it never expires"),
+        ("old", ""),
+        ("order:1", ""),
+    ]
+
+
+def test_who_waits_is_on_the_row_of_the_lease() -> None:
+    """By the note that waiters leave, which is a key of its own."""
+    note = KeyInfo("waiting:{order:1}", "waiters", "waiting", 30.0, of="order:1", taken=2)
+    rows = shown(swept(Page([lease(1), lease(2), note], None)), keys=True)["rows"]
+    assert [row["waiting"] for row in rows] == [2, 0]
+
+
+def test_schedules_are_sorted_by_their_next_run() -> None:
+    """Not by how long their record is kept; one that is overdue is the first."""
+    run = Fire(1.0, "web-1:7", "finished", 0.1, 3.2, 60.0)
+    late, soon = (
+        KeyInfo(f"scheduled-last:{name}", "schedule", "recorded", 9e6, fires=(run,), due=due)
+        for name, due in (("late", -120.0), ("soon", 300.0))
+    )
+    survey = swept(Page([soon, late], None), now=100.0)
+    rows = shown(survey, SurveyView("schedules"), now=110.0, keys=True)["rows"]
+    assert [(row["due"], row["ended"]) for row in rows] == [
+        (-130.0, "finished in 3.2 s"),
+        (290.0, "finished in 3.2 s"),
+    ]
+
+
+def test_what_changed_between_two_readings_is_remembered() -> None:
+    """The latest first: taken, freed, handed on to another holder, done; of permits each."""
+    permits = (Permit("a:1", 9.0, "p-1"), Permit("a:2", 9.0, "p-2"))
+    gpu = KeyInfo("gpu", "permits", "held", 9.0, permits=permits, taken=2)
+    running = KeyInfo("pay:7", "claim", "running", 5.0, "web-1:7", token_hint="c-1")
+    before = Page([lease(1), lease(2), gpu, running], None)
+    after = Page(
+        [
+            lease(2, holder="web-2:9", token_hint="abc-9"),
+            lease(3),
+            gpu._replace(permits=permits[1:], taken=1),
+            KeyInfo("pay:7", "done", "done", 90.0, token_hint="c-1-done"),
+        ],
+        None,
+    )
+    survey = swept(before)
+    assert not survey.changes, "nothing is known of the time before"
+    survey.next_cursor(102.0)
+    survey.read(after, 102.0)
+    found = {(each.row.entry.key, each.what, each.holder) for each in survey.changes}
+    assert found == {
+        ("order:1", "freed", "web-1:7"),
+        ("gpu", "freed", "a:1"),
+        ("pay:7", "done", "web-1:7"),
+        ("order:2", "handed on", "web-2:9"),
+        ("order:3", "taken", "web-1:7"),
+    }
+    survey.next_cursor(104.0)
+    survey.read(Page([lease(number) for number in range(MOST_ROWS + 1)], None), 104.0)
+    assert len(survey.changes) == len(found), "not all rows are kept, so nothing is compared"

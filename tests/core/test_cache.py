@@ -20,7 +20,7 @@ from dibs._core.cache import (
 )
 from dibs._core.claim import running_record
 from dibs._core.codec import FAILURE, JsonCodec, frame, loading_mark
-from dibs._core.lease import token_maker
+from dibs._core.lease_value import token_maker
 from dibs._core.options import CacheOptions, Settings
 from dibs._core.tracking import Tracked, Watching
 

@@ -213,7 +213,7 @@ def test_the_short_cut_answers_as_the_long_way(name: str, value: Any) -> None:
         return data, repr(back)
 
     def the_long_way(value: Any) -> tuple[bytes, Any]:
-        data = codec._encode(value)  # pyright: ignore[reportPrivateUsage]
+        data = codec._encode_plain(value)  # pyright: ignore[reportPrivateUsage]
         return data, codec.decode(data)
 
     assert attempt(codec.pack) == attempt(the_long_way)

@@ -13,15 +13,13 @@ from dibs._core.lease import (
     LeaseState,
     Resumed,
     hand_back_request,
-    note_in,
     read_resume,
     resume_request,
     secret_in,
-    secret_of,
     token_for,
-    token_maker,
     with_secret_of,
 )
+from dibs._core.lease_value import note_in, secret_of, token_maker
 from dibs._core.options import HoldOptions, Settings
 from dibs.errors import UsageError
 

@@ -29,7 +29,7 @@ from dibs._core.inspection import (
     token_hint,
     with_companions,
 )
-from dibs._core.lease import token_maker
+from dibs._core.lease_value import token_maker
 from dibs._core.request import ErrorReply
 
 NOW = 1_800_000_000.0

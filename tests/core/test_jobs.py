@@ -14,7 +14,7 @@ from dibs._core.jobs import (
     read_ended,
     standing_of,
 )
-from dibs._core.lease import holder_in, note_in, worker_in
+from dibs._core.lease_value import holder_in, note_in, worker_in
 
 WAITING = b"5a1f00000000000000-2c - 193310c1a40@web-1:4711\njob-17"
 FETCHED = b"5a1f00000000000000-2c - 193310c1a40@w-1:12 fetched:7c2000000000000000-5\njob-17"

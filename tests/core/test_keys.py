@@ -24,7 +24,7 @@ from dibs._core.keys import (
     LONGEST_KEY,
     SLOTS,
     Template,
-    _tag,
+    _hash_tag,
     check_fields,
     check_ignored,
     checked_namespace,
@@ -95,7 +95,7 @@ def test_there_is_a_companion_in_every_slot() -> None:
     assert companion_key(b"shop:lock:", b"shop:tea }") == b"shop:lock:{%b}shop:tea }" % _first_tag(
         key_slot(b"shop:tea }")
     )
-    assert all(key_slot(_tag(slot)) == slot for slot in range(SLOTS))
+    assert all(key_slot(_hash_tag(slot)) == slot for slot in range(SLOTS))
 
 
 def _first_tag(slot: int) -> bytes:

@@ -14,15 +14,14 @@ from dibs._core.lease import (
     Won,
     acquire_request,
     extend_request,
-    holder_in,
     read_acquire,
     read_extend,
     read_peek,
     release_request,
     shorten_request,
-    token_maker,
     value_request,
 )
+from dibs._core.lease_value import holder_in, token_maker
 
 from .engines import ENGINES
 

@@ -31,7 +31,7 @@ def test_an_interval_is_a_whole_number_that_never_exceeds_the_limit(
     limit: int, per: float, interval: int
 ) -> None:
     """Microseconds, rounded up; sums of them are exact."""
-    assert ThrottleOptions(SETTINGS, limit=limit, per=per).rates == ((interval, limit),)
+    assert ThrottleOptions(SETTINGS, limit=limit, per=per).rates == ((interval, limit, 0),)
 
 
 def test_a_request_is_named_by_its_token_without_its_holder() -> None:
@@ -39,7 +39,7 @@ def test_a_request_is_named_by_its_token_without_its_holder() -> None:
     options = ThrottleOptions(SETTINGS, limit=5, per=60)
     payload = throttle_request(b"k", b"abc-1@host:7", options).payload
     assert b"\r\nabc-1\r\n" in payload and b"host" not in payload
-    assert payload.endswith(b"$1\r\n1\r\n$1\r\n0\r\n$8\r\n12000000\r\n$1\r\n5\r\n")
+    assert payload.endswith(b"$1\r\n0\r\n$8\r\n12000000\r\n$1\r\n5\r\n$1\r\n1\r\n$1\r\n0\r\n")
 
 
 def test_replies_are_read() -> None:
@@ -61,10 +61,17 @@ def test_a_rate_that_is_too_fast_to_count_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"also": [(5, 0)]}, {"also": [(0, 5)]}, {"also": [(5, 60, 1)]}, {"also": [(5, 60)] * 8}],
+    [
+        {"also": [(5, 0)]},
+        {"also": [(0, 5)]},
+        {"also": [(5, 60, 6)]},
+        {"also": [(5, 60, 0)]},
+        {"also": [(5, 60, 1, 1)]},
+        {"also": [(5, 60)] * 8},
+    ],
 )
 def test_further_rates_are_checked(options: dict[str, Any]) -> None:
-    """Pairs of what limit= and per= take, and not too many of them."""
+    """What limit=, per= and cost= take, and not too many of them."""
     with pytest.raises(UsageError):
         ThrottleOptions(SETTINGS, limit=1, per=1, **options)
 
@@ -85,6 +92,10 @@ def test_a_cost_that_can_never_pass_is_refused(cost: Any) -> None:
          ["2026-11-18T00:00+08:00", "2026-11-19T00:00+08:00", "2026-11-20T00:00+08:00"]),
         ("day", "Europe/Berlin", "2026-10-25T12:00+01:00",  # 25 hours long
          ["2026-10-24T00:00+02:00", "2026-10-25T00:00+02:00", "2026-10-26T00:00+01:00"]),
+        ("day", "America/Sao_Paulo", "2018-11-04T12:00-02:00",  # there is no midnight
+         ["2018-11-03T00:00-03:00", "2018-11-04T01:00-02:00", "2018-11-05T00:00-02:00"]),
+        ("day", "America/Sao_Paulo", "2018-02-17T23:30-03:00",  # the second half past eleven
+         ["2018-02-16T00:00-02:00", "2018-02-17T00:00-02:00", "2018-02-18T00:00-03:00"]),
         ("week", "UTC", "2026-11-19T00:00+00:00",
          ["2026-11-09T00:00+00:00", "2026-11-16T00:00+00:00", "2026-11-23T00:00+00:00"]),
         ("month", "UTC", "2026-01-31T23:59+00:00",

@@ -5,11 +5,13 @@ configure a framework for the whole process, run in their own process.
 """
 
 import ast
+import asyncio
 import functools
 import math
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -26,7 +28,7 @@ import yaml
 from local_line import BlockingLine
 
 from dibs import Busy, Dibs, Unavailable, UsageError
-from dibs.testing import Server, eventually
+from dibs.testing import Server, aeventually, eventually
 from dibs.testing.ports import free_port
 from tools import run_migrations
 
@@ -378,6 +380,51 @@ def test_a_bot_that_is_killed_answers_the_redelivery_once(
         for _ in range(2)
     )
     assert (again.stdout, later.stdout) == ("28 °C\n", "")
+
+
+CHARGE = """
+    with open({file!r}, "a") as file:
+        print(os.getpid(), file=file)
+    import asyncio
+    await asyncio.sleep(3600 if os.environ["MODE"] == "dies" else 0)
+    return {{"charged": cents}}
+"""
+
+
+@pytest.mark.long
+async def test_an_mcp_server_that_is_killed_in_mid_charge_charges_after_its_lease(
+    valkey: Server, tmp_path: Path
+) -> None:
+    """The program of the page, over stdio. The call of the next server waits, and runs again."""
+    from mcp import Client, MCPError, StdioServerParameters
+    from mcp.types import CallToolResult
+
+    page = (DOCS / "how-to/agents.md").read_text("utf-8")
+    example = page.partition("```python\n")[2].partition("```")[0]
+    head, found, tail = example.partition('    return {"charged": cents}')
+    assert found
+    effects, program = tmp_path / "effects", tmp_path / "bank.py"
+    effects.touch()
+    tail = tail.partition("\n")[2]
+    program.write_text(head + CHARGE.format(file=str(effects)) + tail)
+
+    async def call(mode: str) -> CallToolResult | MCPError:
+        env = {"REDIS_URL": valkey.url, "MODE": mode}
+        server = StdioServerParameters(command=sys.executable, args=[str(program)], env=env)
+        async with Client(server) as client:
+            try:
+                return await client.call_tool("charge", {"order": "o-7", "cents": 500})
+            except MCPError as error:
+                return error
+
+    dying = asyncio.create_task(call("dies"))
+    await aeventually(effects.read_text)
+    os.kill(int(effects.read_text()), signal.SIGKILL)
+    assert isinstance(await dying, MCPError)
+    for _ in range(2):
+        told = await call("lives")
+        assert isinstance(told, CallToolResult) and told.structured_content == {"charged": 500}
+    assert len(effects.read_text().splitlines()) == 2
 
 
 def test_alerts_name_metrics_that_exist() -> None:

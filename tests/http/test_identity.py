@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from dibs import UsageError
+from dibs._http.facts import read_headers
 from dibs._http.submission import Submitter, identify, session_value
 
 
@@ -106,3 +107,30 @@ def test_a_session_is_read_as_python_reads_cookies() -> None:
     assert session_value("sid=a; sid = a", "sid") == "a"
     for cookies in ("sid=a;sid=b", "sid=a;\u00a0sid=b", "sid=a\x85", "sid; sid=a", 'sid="a" b'):
         assert session_value(cookies, "sid") is None, cookies
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "cookies",
+    [
+        'sid"' + "a" * 200_000,
+        "sid" + " " * 200_000 + '"',
+        'sid=a; x="' + 'y="' * 50_000,
+        'sid=a; x="' + '\\"' * 100_000,
+        "sid " * 50_000,
+    ],
+    ids=lambda cookies: cookies[:12],
+)
+def test_cookies_made_to_hurt_cost_no_more_than_others(cookies: str) -> None:
+    """Quotes, spaces or no sign of a value, as long as a server lets them be."""
+    assert session_value(cookies, "sid") in (None, "", "a")
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("name", ["a", "cookie"])
+def test_many_lines_of_one_name_cost_no_more_than_others(name: str) -> None:
+    """A client may send as many as the server takes; they are joined once."""
+    headers = read_headers([(name, "x=1")] * 200_000 + [("b", "c")])
+    joint = "; " if name == "cookie" else ", "
+    assert headers == {name: joint.join(["x=1"] * 200_000), "b": "c"}
+    assert headers.repeated == (name,)

@@ -153,6 +153,26 @@ def test_a_policy_that_makes_no_sense_is_refused_when_it_is_made(options: dict[s
         Policy(**{"window": 10, **options})
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "path", ["/a" + "/b" * 30_000, "/a/" + "x/b/" * 15_000, "/a" + "/" * 60_000]
+)
+def test_a_path_made_to_hurt_costs_no_more_than_another(path: str) -> None:
+    """However many wildcards the route has: which of its texts is which is not tried out."""
+    assert not Policy("* /a/*/b/*/b/*/c", window=1).covers("POST", path)
+    assert Policy("* /a/*/b/*/b/*/b", window=1).covers("POST", path) == (path[-2:] != "//")
+
+
+def test_what_wildcards_stand_for_is_any_text() -> None:
+    """Also one that contains what follows it; of fields, the last ones count."""
+    policy = Policy("* /a/*/b/*/b", window=1)
+    assert policy.covers("POST", "/a/b/b/b/b") and policy.covers("POST", "/a/x/b/y/b/z/b")
+    assert not policy.covers("POST", "/a/x/b") and not policy.covers("POST", "/a/x/b/y/bz")
+    policy = Policy("* /*/of/{user}/*/{item}", window=1)
+    fields = policy.path_fields("POST", "/x/of/a/of/b/y/z")
+    assert fields == {"user": "b", "item": "z"}
+
+
 def test_a_window_is_seconds_or_a_timedelta_and_a_path_may_stand_alone() -> None:
     """As everywhere in dibs."""
     policy = Policy(window=timedelta(minutes=1), by="body.id")  # type: ignore[arg-type]

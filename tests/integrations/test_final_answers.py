@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from dibs import UsageError
 from dibs.testing import Server
 
 from .edges import DECORATORS, opened
@@ -80,6 +81,23 @@ async def test_the_statuses_that_are_stored_can_be_chosen(valkey: Server, edge: 
 
 
 @every_edge
+async def test_the_first_answer_may_be_the_only_one(valkey: Server, edge: str) -> None:
+    """`store="all"`, whatever it was; only what says later is processed again."""
+    async with opened(edge, valkey, store="all", **REPLAY) as shop:
+        for status in (500, 503, 502, 400, 401, 404, 422, 201):
+            shop.status, keyed = status, {"idempotency-key": f"k-{status}"}
+            first = await shop.post(headers=keyed)
+            shop.status = 200
+            again = await shop.post(headers=keyed)
+            assert (first.status, again.status, again.is_replay) == (status, status, True)
+            assert again.json == first.json
+        shop.status, shop.headers, keyed = 409, {"retry-after": "1"}, {"idempotency-key": "k-later"}
+        await shop.post(headers=keyed)
+        shop.status, shop.headers = 201, {}
+        assert (await shop.post(headers=keyed)).status == 201
+
+
+@every_edge
 async def test_a_final_4xx_is_stored_without_a_word(valkey: Server, edge: str) -> None:
     """A card that was declined; but a middleware cannot tell the 404 of an endpoint from others."""
     async with opened(edge, valkey, **REPLAY) as shop:
@@ -143,5 +161,15 @@ async def test_a_server_without_room_for_an_answer_knows_that_it_was_given(
         again = await shop.post(headers=KEYED)
         assert (again.status, again.json["type"]) == (409, "urn:dibs:already-done")
         assert "retry-after" not in again.headers and len(shop.runs) == 1
-        assert 86_000_000 < client.pttl(own_server.keys()[0]) <= 86_400_000
+        assert 86_000_000 < client.pttl(own_server.keys()[0]) <= 86_400_050
     assert said(caplog).startswith("POST ") and "without it" in said(caplog)
+
+
+def test_all_answers_are_not_stored_in_a_transaction() -> None:
+    """A failure is rolled back, and its record with it."""
+    from dibs.integrations.starlette import once
+
+    async def pay(session: Any, request: Any) -> Any: ...
+
+    with pytest.raises(UsageError, match="rolls back"):
+        once(within=lambda: None, store="all", **PAYMENTS)(pay)  # type: ignore[arg-type]

@@ -32,6 +32,17 @@ def local_line_options() -> dict[str, Any]:
     return {"webhook_timeout": 30.0}
 
 
+def is_weather(event: PostbackEvent) -> bool:
+    return event.postback.data.startswith("weather:")
+
+
+WEATHER: dict[str, Any] = {
+    "at_least": 60, "busy": "looking",
+    "key": lambda event: f"{event.source.user_id}:{event.postback.data}",
+}  # fmt: skip
+"""How taps for the weather are handled: one at a time for each button of each person."""
+
+
 class Bot:
     """A bot that answers "weather" when its gate is open, everything else at once."""
 
@@ -44,6 +55,7 @@ class Bot:
             "parser": WebhookParser(line.secret),
             "configuration": Configuration(host=line.api_base, access_token=line.access_token),
             "busy": BUSY,
+            "ttl": 60,
             "ended": lambda outcome, number: self.outcomes.extend([outcome] * number),
         }
         self.url = url
@@ -60,6 +72,17 @@ def fastapi_bot(bot: Bot) -> FastAPI:
             await asyncio.sleep(0.01)
         bot.replied.append(await reply(f"{event.message.text}!", TextMessage(text="sunny")))
         bot.replied.append(await reply("again"))
+
+    @dispatcher.on(PostbackEvent, when=is_weather, **WEATHER)
+    async def weather(event: PostbackEvent, reply: Callable[..., Any]) -> None:
+        bot.runs.append(event.postback.data)
+        while not bot.gate.is_set():
+            await asyncio.sleep(0.01)
+        await reply("sunny")
+
+    @dispatcher.on(PostbackEvent, when=lambda event: event.postback.data == "settings", alone=False)
+    async def settings(event: PostbackEvent, reply: Callable[..., Any]) -> None:
+        await reply("settings")
 
     @dispatcher.on(PostbackEvent)
     async def tapped(event: PostbackEvent, reply: Callable[..., Any]) -> None:
@@ -95,6 +118,16 @@ def flask_bot(bot: Bot, closing: list[Any]) -> Flask:
         assert event.message.text != "weather" or bot.gate.wait(60)
         bot.replied.append(reply(f"{event.message.text}!", TextMessage(text="sunny")))
         bot.replied.append(reply("again"))
+
+    @dispatcher.on("postback", when=is_weather, **WEATHER)
+    def weather(event: PostbackEvent, reply: Callable[..., Any]) -> None:
+        bot.runs.append(event.postback.data)
+        assert bot.gate.wait(60)
+        reply("sunny")
+
+    @dispatcher.on("postback", when=lambda event: event.postback.data == "settings", alone=False)
+    def settings(event: PostbackEvent, reply: Callable[..., Any]) -> None:
+        reply("settings")
 
     @dispatcher.on("postback")
     def tapped(event: PostbackEvent, reply: Callable[..., Any]) -> None:
@@ -159,6 +192,69 @@ def test_line_is_answered_before_the_work_and_each_event_once(
         trust_env=False,
     )  # fmt: skip
     assert forged.status_code == 400
+
+
+def test_taps_of_one_button_give_one_answer(bot: Bot, local_line: BlockingLine) -> None:
+    """While it is made, who taps again is told so in this handler's own words; after it, nothing is
+    said for `at_least`. Another button is answered meanwhile, and what `when` leaves out never
+    waits."""
+    local_line.tap("weather:home")
+    eventually(lambda: bot.runs == ["weather:home"], within=60)
+    local_line.tap("weather:home")
+    local_line.wait_for_messages(1)
+    local_line.tap("settings")
+    local_line.wait_for_messages(2)
+    local_line.tap("weather:office")
+    eventually(lambda: bot.runs == ["weather:home", "weather:office"], within=60)
+    bot.gate.set()
+    local_line.wait_for_messages(4)
+    eventually(lambda: len(bot.outcomes) == 4, within=60)
+    for _ in range(3):
+        local_line.tap("weather:home")
+    eventually(lambda: len(bot.outcomes) == 7, within=60)
+    assert sorted(bot.outcomes) == ["busy"] * 4 + ["done"] * 3
+    assert local_line.chat().texts == ["looking", "settings", "sunny", "sunny"]
+
+
+def test_a_message_after_a_tap_that_cools_is_answered(
+    local_line: BlockingLine, valkey: Server
+) -> None:
+    """The key of the person stays for the tap's `at_least`; a text waits for it, is not lost."""
+    bot = Bot(local_line, valkey.url)
+    with Dibs(bot.url, budget=5) as dibs, ThreadDispatcher(dibs, **bot.options) as dispatcher:
+
+        @dispatcher.on("postback", at_least=1)
+        def tapped(event: Any, reply: Any) -> None:
+            reply("tapped")
+
+        @dispatcher.on("message")
+        def said(event: Any, reply: Any) -> None:
+            reply("heard")
+
+        app = Flask("bot")
+
+        @app.post("/callback")
+        def webhook() -> tuple[str, int]:
+            signature = request.headers.get("X-Line-Signature")
+            return "", dispatcher.receive(request.get_data(), signature)
+
+        local_line.connect(app)
+        local_line.tap("a")
+        eventually(lambda: bot.outcomes == ["done"], within=60)
+        local_line.say("hello")
+        local_line.wait_for_messages(2)
+        eventually(lambda: bot.outcomes == ["done", "done"], within=60)
+        assert local_line.chat().texts == ["tapped", "heard"]
+
+
+def test_a_time_that_is_longer_than_the_ttl_is_refused(valkey: Server) -> None:
+    """When the dispatcher is made, or the handler registered: UsageError."""
+    with Dibs(valkey.url) as dibs:
+        with pytest.raises(UsageError, match="at_least"):
+            ThreadDispatcher(dibs, **parts([]), ttl=5, at_least=6)
+        with ThreadDispatcher(dibs, **parts([]), ttl=5) as dispatcher:
+            with pytest.raises(UsageError, match="at_least"):
+                dispatcher.on("postback", at_least=6)
 
 
 def test_what_the_sdk_does_without_a_dispatcher(local_line: BlockingLine) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dibs import AsyncDibs, Dibs
-from dibs._http.throttle import _quoted
+from dibs._http.throttle import _printable
 from dibs.testing import Server
 
 Answers = Callable[[int], list[tuple[int, dict[str, str], bytes]]]
@@ -160,9 +160,10 @@ def test_what_comes_too_often_is_refused_with_a_429(answers: Answers, valkey: Se
     assert left == '"sms:{user}";r=0;t' and 1700 < int(wait) <= 1800
     _, headers, body = third
     problem = json.loads(body)
-    assert (problem["type"], problem["status"], problem["detail"], problem["message"]) == (
-        "urn:dibs:throttled", 429, "Slow down.", "Slow down.",
-    )  # fmt: skip
+    assert problem["type"] == "https://iana.org/assignments/http-problem-types#quota-exceeded"
+    assert (problem["status"], problem["detail"]) == (429, "Slow down.")
+    assert problem["message"] == "Slow down."
+    assert problem["violated-policies"] == ["sms:{user}"]
     assert headers["retry-after"] == str(problem["retryAfter"])
     assert headers["ratelimit"] == f'"sms:{{user}}";r=0;t={headers["retry-after"]}'
     assert headers["cache-control"] == "no-store"
@@ -212,6 +213,6 @@ def test_an_outage_is_let_through_or_refused_as_the_policy_says() -> None:
 def test_names_that_differ_are_different_policies() -> None:
     """In the RateLimit fields, which are ASCII: also names in other scripts, and with signs."""
     names = ["登入", "註冊", "sms:{user}", 'a"b', "a\\b", "a_b", "a%22b", "é"]
-    shown = {_quoted(name) for name in names}
-    assert len(shown) == len(names) and '"sms:{user}"' in shown
+    shown = {_printable(name) for name in names}
+    assert len(shown) == len(names) and "sms:{user}" in shown
     assert all(each.isascii() and not set('"\\') & set(each[1:-1]) for each in shown)

@@ -55,6 +55,20 @@ def test_a_conversation(page: Any, stage: Stage) -> None:
     assert [event["message"]["text"] for event in stage.bot.events] == ["天氣", "我選臺北"]
 
 
+def test_a_long_answer_is_shown_from_its_beginning(page: Any, stage: Stage) -> None:
+    """The sentence that answers is in view when a card that is higher than the phone follows it;
+    what is said next is in view again."""
+    tall = "\n".join(["一行"] * 80)
+    stage.bot.says = lambda event: [text("會下雨，記得帶傘。"), text(tall)]
+    say(page, "會下雨嗎")
+    expect(page.locator(".row.bot .said")).to_have_count(2)
+    expect(page.locator(".row.bot .said").first).to_be_in_viewport(ratio=1)
+    stage.bot.says = lambda event: [text("不客氣")]
+    say(page, "謝謝")
+    expect(page.locator(".row.bot .said").last).to_have_text("不客氣")
+    expect(page.locator(".row.bot .said").last).to_be_in_viewport(ratio=1)
+
+
 def test_what_was_being_written_is_there_after_a_reload(page: Any, stage: Stage) -> None:
     """Once: what was sent is not written again."""
     page.locator("#say").fill("half\na thought")

@@ -376,6 +376,13 @@ async def test_a_program_that_does_not_end_is_killed(
         await asyncio.wait([work])
 
 
+def test_help_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    """`local-line run --help` explains the command, and exits with 0."""
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--help"])
+    assert ended.value.code == 0 and "usage: local-line" in capsys.readouterr().out
+
+
 def test_a_program_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     """One sentence and exit code 1; without any, exit code 2."""
     assert main(["run", "--port", "0", "--", "no-such-program"]) == 1

@@ -163,9 +163,9 @@ def _forget_results(file: str) -> None:
 def _change_script(mutant: Mutant) -> None:
     from dibs._core import capabilities
 
-    original, changed = capabilities._source.__wrapped__, mutated_script(mutant)
-    capabilities._source = functools.cache(
+    original, changed = capabilities._script_source.__wrapped__, mutated_script(mutant)
+    capabilities._script_source = functools.cache(
         lambda name: changed if name == mutant.function else original(name)
     )
-    capabilities._digest.cache_clear()
-    capabilities._names.cache_clear()
+    capabilities._script_digest.cache_clear()
+    capabilities._names_by_digest.cache_clear()

@@ -125,15 +125,15 @@ def _violations(workload: str, seed: int) -> int:
 def _asked_scripts() -> Iterator[set[str]]:
     """The names of the scripts that are sent meanwhile."""
     names = set[str]()
-    original = capabilities._source
+    original = capabilities._script_source
 
     def source(name: str) -> bytes:
         names.add(name)
         return original(name)
 
-    capabilities._source = source
-    capabilities._digest.cache_clear()
+    capabilities._script_source = source
+    capabilities._script_digest.cache_clear()
     try:
         yield names
     finally:
-        capabilities._source = original
+        capabilities._script_source = original

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -101,3 +102,34 @@ async def test_who_gives_up_gives_its_turn_back(valkey: Server) -> None:
         with pytest.raises(asyncio.CancelledError):
             await waiting
         await aeventually(lambda: valkey.client().pttl("race:2") <= before)
+
+
+async def test_who_gives_up_gives_back_its_tokens_and_its_call(valkey: Server) -> None:
+    """Of a rate of tokens and one of calls: there was no such call."""
+    rates: dict[str, Any] = {"limit": 1000, "per": 3600, "also": [(2, 3600, 1)]}
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        await dibs.throttle("race:3", cost=600, **rates)
+        before = valkey.client().get("race:3")
+        waiting = asyncio.create_task(dibs.throttle("race:3", cost=600, wait=9999, **rates))
+        await aeventually(lambda: valkey.client().get("race:3") != before)
+        counted = valkey.client().get("race:3")
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await aeventually(lambda: valkey.client().get("race:3") != counted)
+        assert (await dibs.throttle("race:3", cost=400, **rates)).left == 0
+
+
+@pytest.mark.parametrize("options", [{"burst": 1}, {"exact": True}])
+async def test_a_look_beside_one_who_waits_is_not_refused(
+    valkey: Server, options: dict[str, Any]
+) -> None:
+    """Nothing is left, and that is no refusal."""
+    rate: dict[str, Any] = {"limit": 1, "per": 3600, **options}
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        await dibs.throttle("race:4", **rate)
+        before = valkey.client().pttl("race:4")
+        waiting = asyncio.create_task(dibs.throttle("race:4", wait=9999, **rate))
+        await aeventually(lambda: valkey.client().pttl("race:4") > before)
+        assert (await dibs.throttle("race:4", cost=0, **rate)).left == 0
+        waiting.cancel()
+        await asyncio.wait([waiting])

@@ -626,7 +626,7 @@ class Caller(Client):
     def steps(self, state: State, known: Any) -> Iterable[Step]:
         if known == "begin":
             secret = token(self.number).partition(b"@")[0]
-            count = script("throttle", [K], secret, 1, 0, 1000 * SHORT, 2)
+            count = script("throttle", [K], secret, 0, 1000 * SHORT, 2, 1, 0)
             yield Step("calls", count, self._called)
 
     def _called(self, state: State, reply: Any) -> State:

@@ -27,7 +27,13 @@ after its client went on, which does not know of it."""
 def script(name: str, keys: Iterable[bytes], *arguments: bytes | int) -> Words:
     """A call of a script of dibs."""
     names = list(keys)
-    return (b"EVAL", capabilities._source(name), b"%d" % len(names), *names, *map(word, arguments))
+    return (
+        b"EVAL",
+        capabilities._script_source(name),
+        b"%d" % len(names),
+        *names,
+        *map(word, arguments),
+    )
 
 
 def command(*words: bytes | int) -> Words:

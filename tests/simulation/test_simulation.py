@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[2]
 OF_EVERY_RUN = 10
 WORKLOADS = (
     "hold", "late", "limit", "sentinel", "cluster", "leader", "handover", "claims", "cached",
-    "cached_many", "scheduled", "jobs", "fetched", "sending", "alone", "again", "throttle",
-    "units",
+    "cached_many", "scheduled", "jobs", "fetched", "sending", "alone", "again", "turns", "throttle",
+    "units", "streamed",
 )  # fmt: skip
 
 

@@ -108,3 +108,11 @@ def test_nothing_is_left_of_forked_processes(look: str) -> None:
     for _ in range(3):
         subprocess.run([sys.executable, look], input=b"", capture_output=True, check=True)
     assert state() == before
+
+
+def test_a_process_is_forked_from_the_server(tmp_path: Path) -> None:
+    """A server that does not start would be noticed by nothing but the time that tests take."""
+    program = tmp_path / "modules.py"
+    program.write_text("import sys; print('dibs._async.client' in sys.modules)")
+    forked, executed = both([str(program)])
+    assert (forked.stdout, executed.stdout) == ("True\n", "False\n")

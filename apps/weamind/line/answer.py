@@ -1,7 +1,7 @@
 """The answer to a question, in one line, from what the forecast says. Nothing is made up."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
 from ..weather.forecast import (
@@ -14,6 +14,7 @@ from ..weather.forecast import (
     moment_of,
 )
 from ..weather.scales import air_class, uv_class
+from ..weather.values import rounded
 from ..weather.wording import chance, degrees, wind_words
 from .facts import POSSIBLE, Facts, facts_of, last_day
 from .japanese import japanese_line
@@ -48,8 +49,55 @@ def _answer(forecast: Forecast, question: Question, now: datetime) -> str:
     when = question.when
     if when is not None and when.is_over(now):
         return f"{when.label}已經過了，以下是{forecast.place_name}接下來的預報。"
+    if when is not None and (days := when.both_days(now.astimezone(TAIPEI))):
+        each_day = [replace(question, when=day) for day in days]
+        return "\n".join([_answer(forecast, each, now) for each in each_day])
     topics = dict.fromkeys((question.topic, *question.also))
     return _joined([_about(forecast, Question(each, when), now) for each in topics])
+
+
+def comparison(found: Sequence[Forecast], question: Question, *, now: datetime) -> str | None:
+    """Which place has more of what was asked: 高雄市比較熱（最高 26°，臺中市 25°）。
+
+    None: that was not asked, or not all of it is known.
+    """
+    compared = _COMPARED.get(question.topic)
+    if compared is None or not question.is_comparison or question.is_japanese or len(found) < 2:
+        return None
+    when = question.when or _rest_of_day(now)
+    values: list[tuple[float, str]] = []
+    for forecast in found:
+        facts = facts_of(forecast, when, now)
+        value = None if facts is None else compared.value(facts)
+        if value is None:
+            return None
+        values.append((compared.sign * rounded(value), forecast.place_name))
+    values.sort(key=lambda each: -each[0])
+    shown = [f"{compared.sign * value:.0f}{compared.unit}" for value, _ in values]
+    if values[0][0] == values[-1][0]:
+        return f"{when.label}一樣{compared.word}（都是{compared.name} {shown[0]}）。"
+    others = "、".join(f"{place} {text}" for (_, place), text in zip(values, shown, strict=True))
+    return f"{when.label}{values[0][1]}比較{compared.word}（{compared.name}：{others}）。"
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    word: str
+    name: str
+    value: Callable[[Facts], float | None]
+    unit: str = "°"
+    sign: int = 1
+    """-1: the least of it is the most of what was asked."""
+
+
+_HEAT = _Compared("熱", "最高", lambda facts: facts.high)
+_COMPARED: dict[str, _Compared] = {
+    "heat": _HEAT, "temperature": _HEAT, "highest": _HEAT,
+    "cold": _Compared("冷", "最低", lambda facts: facts.low, sign=-1),
+    "lowest": _Compared("冷", "最低", lambda facts: facts.low, sign=-1),
+    "rain": _Compared("可能下雨", "降雨機率", lambda facts: facts.rain, "%"),
+}  # fmt: skip
+"""What can be compared by one number."""
 
 
 def _joined(sentences: list[str]) -> str:
@@ -286,6 +334,33 @@ def _cold(facts: Facts) -> list[str]:
     return [facts.temperatures, how, _advice(facts)]
 
 
+def _short_sleeves(facts: Facts) -> list[str]:
+    low, high = facts.low, facts.high
+    if low is None or high is None:
+        return ["目前沒有溫度資料，不知道能不能穿短袖"]
+    if low >= 22 and high >= 26:
+        return [facts.temperatures, "可以穿短袖"]
+    if high >= 26:
+        return [facts.temperatures, "白天可以穿短袖，早晚加件薄外套"]
+    return [
+        facts.temperatures,
+        f"穿短袖會冷，{_advice(facts)}" if low < 20 else "穿短袖有點涼，穿件薄外套就好",
+    ]
+
+
+def _highest(facts: Facts) -> list[str]:
+    return ["目前沒有溫度資料" if facts.high is None else f"最高 {degrees(facts.high)}"]
+
+
+def _lowest(facts: Facts) -> list[str]:
+    return ["目前沒有溫度資料" if facts.low is None else f"最低 {degrees(facts.low)}"]
+
+
+def _thunder(facts: Facts) -> list[str]:
+    thunders = facts.sky is not None and "雷" in facts.sky.text
+    return ["可能打雷，盡量待在室內" if thunders else "預報沒有雷雨", _chance(facts)]
+
+
 def _heat(facts: Facts) -> list[str]:
     high = facts.high
     if high is None:
@@ -336,7 +411,8 @@ def _sun(facts: Facts) -> list[str]:
 _VERDICTS: dict[str, Callable[[Facts], list[str]]] = {
     "weather": _weather, "rain": _rain, "laundry": _laundry, "clothes": _clothes, "cold": _cold,
     "heat": _heat, "temperature": _temperature, "snow": _snow, "sun": _sun,
-    "outing": _outing,
+    "outing": _outing, "short sleeves": _short_sleeves, "highest": _highest, "lowest": _lowest,
+    "thunder": _thunder,
 }  # fmt: skip
 
 

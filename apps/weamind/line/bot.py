@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from ..core.processing_lock import ProcessingLock, Turn
+from ..core.turns import ProcessingLock, Turn
 from ..user.users import Users
 from ..weather.forecasts import Forecasts
 from .conversation import NOTHING, Conversation

@@ -14,7 +14,7 @@ from ..places.place import Place
 from ..places.spelling import fold
 from .messages import question_fields
 from .postbacks import parse_postback, postback_data
-from .question import PLAIN, Question
+from .question import OF_TODAY, PLAIN, Question
 from .understanding import EACH, Intent
 
 Asked = Literal["", "where", "which", "home", "office", "delete"]
@@ -204,9 +204,15 @@ def _follow_up(intent: Intent, said: str, before: Conversation) -> Intent:
 
 
 def _going_on(question: Question, before: Conversation, *, goes_on: bool) -> Question:
-    """會冷嗎 is about the same day; 明天天氣如何 is no question about rain, 後天呢 is."""
+    """會冷嗎 is about the same day; 明天天氣如何 is no question about rain, 後天呢 is.
+
+    Only a day goes on: not this very moment, and not a whole week.
+    """
     if goes_on:
         return merged(question, before.question)
-    if question.topic == "weather":
+    if question.topic == "weather" or question.topic in OF_TODAY:
         return question
-    return replace(question, when=question.when or before.question.when)
+    same_day = (
+        before.question.when if before.question.when and before.question.when.is_one_day else None
+    )
+    return replace(question, when=question.when or same_day)

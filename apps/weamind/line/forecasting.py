@@ -13,7 +13,7 @@ from ..weather.cards import forecast_message
 from ..weather.failure_text import failure_text
 from ..weather.forecast import TAIPEI, Forecast
 from ..weather.provider import WeatherUnavailable
-from .answer import answer_line, short_line
+from .answer import answer_line, comparison, short_line
 from .bot import Bot, private_user
 from .conversation import answered
 from .messages import Item, Message, ask_about, question_fields, send_location, tap, text_message
@@ -76,7 +76,12 @@ def _messages_of_several(
         for each, line in zip(found, lines, strict=True)
         if isinstance(each, Forecast)
     ]
-    first, *others = text_message("\n".join(dict.fromkeys(lines))), *cards
+    known = [each for each in found if isinstance(each, Forecast)]
+    compared = comparison(known, question, now=now) if len(known) == len(found) else None
+    first, *others = (
+        text_message("\n".join(dict.fromkeys(filter(None, (compared, *lines))))),
+        *cards,
+    )
     last = {"quickReply": {"items": items}} if items else {}
     return [first, *others[:-1], others[-1] | last] if others else [first | last]
 

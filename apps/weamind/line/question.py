@@ -13,10 +13,14 @@ from .when import When, find_when
 Topic = Literal[
     "weather",
     "rain",
+    "thunder",
     "laundry",
     "clothes",
+    "short sleeves",
     "cold",
     "heat",
+    "highest",
+    "lowest",
     "temperature",
     "humidity",
     "uv",
@@ -31,6 +35,8 @@ Topic = Literal[
     "outing",
 ]
 
+OF_TODAY: frozenset[Topic] = frozenset({"uv", "air", "typhoon", "sunrise", "closure"})
+"""What is asked about today, whatever day was talked about before."""
 _VERY = "很|真|真的|超|超級|好|有夠|這麼|那麼|還|蠻|滿|太|不太|不是很"
 _FAIR = "好|不錯|穩定|差|糟|爛|棒|怪|不好"
 _WORDS: tuple[tuple[Topic, str], ...] = (
@@ -62,10 +68,14 @@ _WORDS: tuple[tuple[Topic, str], ...] = (
         r"|曬得乾|laundry",
     ),
     (
+        "thunder",
+        r"(?:會不會|會|有沒有|有|可能)*(?:打雷|雷聲|閃電|落雷|雷雨(?!衣))|thunder(?:storm)?s?|雷が?鳴",
+    ),
+    (
         "rain",
         r"(?:會不會|要不要|需不需要|不用|不必|需要|要|該|用|有沒有|會|有|可能)*(?:帶|拿|撐|用|準備|"
         r"穿)?(?:雨傘|雨衣|傘|伞)"
-        r"|(?:會不會|不會|會|有沒有|沒有|有|在|還在|還會|要|可能|開始|變|快|不)*(?:下|落)(?:大|小|暴|"
+        r"|(?:會|沒有|有|在|還在|還會|要|可能|開始|變|快|不)*(?:下|落)(?:大|小|暴|"
         r"豪)?雨(?:機率|天)?(?:了沒|了|無)?"
         r"|降雨(?:機率|量)?|雨量|(?:會不會|會|有|有沒有)(?:雷陣|陣|雷|大|小|暴|豪)?雨|"
         r"雷陣雨|午後雷雨|陣雨|豪雨|大雨|(?:會不會|會)*淋(?:到)?[雨濕溼]|打雷|雨勢"
@@ -76,6 +86,10 @@ _WORDS: tuple[tuple[Topic, str], ...] = (
         r"|will it rain|rain(?:y|ing)?|umbrella",
     ),
     (
+        "short sleeves",
+        r"(?:可以|能|能不能|可不可以|適合)*穿短[袖褲](?:就好|就可以|可以|會不會冷|會冷|行|夠)*(?=[嗎?]|$)",
+    ),
+    (
         "clothes",
         r"(?:要不要|需不需要|需要|要|該|用|應該)*(?:穿|帶|加|披)(?:件)?(?:什麼(?:衣服)?|"
         r"甚麼|多少|厚|薄|長袖|短袖|短褲|羽絨衣?|毛衣|(?:厚|薄)?外套|大衣)"
@@ -83,14 +97,16 @@ _WORDS: tuple[tuple[Topic, str], ...] = (
     ),
     (
         "cold",
-        r"(?:會不會|會|有多|有|很|好|超|多|變|比較|最近)*(?:冷不冷|冷(?![水清鍋氣])|凍(?!頂)|涼(?![亭山州]))(?:死人?)?|寒流|"
+        r"(?:會不會|會|有|很|好|超|多|變|比較|最近)*(?:冷不冷|冷(?![水清鍋氣])|凍(?!頂)|涼(?![亭山州]))(?:死人?)?|寒流|"
         r"降溫|(?:大陸|強烈)?冷氣團|(?:路面|會不會|會|有沒有|有)*(?:結冰|結霜)|寒[いくか]|さむい|cold",
     ),
     (
         "heat",
-        r"(?:會不會|會|有多|有|很|好|超|多|變|比較|最近)*(?:熱不熱|悶熱|熱|炎熱|悶)(?:死人?|"
+        r"(?:會不會|會|有|很|好|超|多|變|比較|最近)*(?:熱不熱|悶熱|熱|炎熱|悶)(?:死人?|"
         r"翻)?|中暑|(?:要不要|需要|要|該|用)*(?:開|吹)?冷氣(?!團)|蒸?し?暑[いくか]|hot",
     ),
+    ("highest", r"最高(?:溫度?|氣溫|溫)?(?:是|會到|會|大概|大約|到|多少|幾)*度?(?=[嗎?呢]|$|\s)"),
+    ("lowest", r"最低(?:溫度?|氣溫|溫)?(?:是|會到|會|大概|大約|到|多少|幾)*度?(?=[嗎?呢]|$|\s)"),
     (
         "temperature",
         r"(?:最|高|低)*(?:溫度|氣溫|气温|體感(?:溫度)?|溫差|高溫|低溫)(?:是|大概|大約|"
@@ -151,6 +167,10 @@ _ASKING = re.compile(
 )
 
 
+_COMPARING = re.compile(
+    r"比較|比|哪[裡裏邊個一]|還是|誰|(?<![a-z])(?:which|or|warmer|colder|hotter|more)(?![a-z])"
+)
+"""Of several places, one is asked for."""
 _REMARK = re.compile(rf"天[氣气](?:{_VERY})*(?:{_FAIR})(?!\s*[嗎吗?？不])")
 """天氣真好: a remark, not a question."""
 
@@ -165,6 +185,8 @@ class Question:
     """What else is asked in the same text: 會下雨嗎 要穿外套嗎."""
     is_japanese: bool = False
     """True: in that language it is answered."""
+    is_comparison: bool = False
+    """True: of several places, which has more of it: 高雄跟台中哪裡比較熱."""
 
     @property
     def is_plain(self) -> bool:
@@ -189,7 +211,8 @@ def find_question(text: str, now: datetime) -> tuple[Question | None, str]:
     if not topics and when is None:
         return None, rest
     also: tuple[Topic, ...] = tuple(each for each in topics[1:] if each != "weather")
-    return Question(topics[0] if topics else "weather", when, also), rest
+    topic, compares = topics[0] if topics else "weather", _COMPARING.search(text) is not None
+    return Question(topic, when, also, is_comparison=compares), rest
 
 
 def read_question(topic: str | None, when: str | None, now: datetime) -> Question:

@@ -34,6 +34,21 @@ class When:
         """True: it lies in the past."""
         return self.end <= now
 
+    @property
+    def is_one_day(self) -> bool:
+        """True: it is a day, or hours of one, and not this very moment."""
+        return not self.is_now and self.end - self.start <= _DAY
+
+    def both_days(self, now: datetime) -> "list[When]":
+        """Each of two days that have names of their own, such as 明天 and 後天; else nothing."""
+        first = (self.start.date() - now.date()).days
+        if self.label not in _TWO_DAYS:
+            return []
+        return [_days(_NAMES[each], each, 1)(now) for each in (first, first + 1)]
+
+
+_TWO_DAYS = ("今明兩天", "明後天", "後天和大後天")
+
 
 # ---- words
 
@@ -86,9 +101,10 @@ _MONTHS_LATER = re.compile(
     r"(?:\d{1,2}|[一二兩三四五六七八九十幾])個?月[之以]?[後后]|半年[之以]?[後后]"
 )
 _WEEKEND = re.compile(r"(下個?|這個?|本|上個?)?(?:週末|假日)|(next |this )?weekend")
-_BOTH = re.compile(r"明後(?:天|兩天)|明天[和跟與、到]後天")
+_BOTH = re.compile(r"明後(?:天|兩天)|明天[和跟與、到,\s]*後天")
+_THEN_BOTH = re.compile(r"後天[和跟與、到,\s]*大後天")
 _TODAY_AND_TOMORROW = re.compile(
-    r"今明(?:兩?[天日])?|今天[和跟與、到]明天|這兩天|today and tomorrow"
+    r"今明(?:兩?[天日])?|今天[和跟與、到,\s]*明天|這兩天|today and tomorrow"
 )
 _WEEKDAY = re.compile(r"(下下個?|下個?|這個?|本|上個?)?週([一二三四五六日1-7]|天(?!氣))(?!\d)")
 _SATURDAY = re.compile(r"(?<![a-z])(?:next |this |on )?(mon|tues|wednes|thurs|fri|satur|sun)day")
@@ -107,7 +123,7 @@ _DAY_OF_MONTH = re.compile(
     r"(3[01]|[12]\d|[1-9]|三十一?|二?十[一二三四五六七八九]?|[一二三四五六七八九])[號号]"
     r"(?!\s*(?:公路|線|橋|之\d|\d*樓|出口|登機門|月台|碼頭|公園|隧道|倉庫|門市))"
 )
-_ADDRESS = re.compile(r"(?:[路巷弄段道]|(?<!老)街)(?:[\d一二三四五六七八九十之~-]+[巷弄]?)*\s*$")
+_ADDRESS = re.compile(r"(?:[路巷弄段道]|(?<!老)街)(?:[\d一二三四五六七八九十之~-]++[巷弄]?)*\s*$")
 """Before a number: it is that of a house, or of a motorway."""
 _RELATIVE = re.compile(
     "("
@@ -208,7 +224,8 @@ def _next_year(now: datetime) -> When:
 
 
 _WHOLE = (
-    (_SOON_WORDS, _soon), (_NOW, _now), (_BOTH, _days("明後天", 1, 2)),
+    (_SOON_WORDS, _soon), (_NOW, _now), (_THEN_BOTH, _days("後天和大後天", 2, 2)),
+    (_BOTH, _days("明後天", 1, 2)),
     (_TODAY_AND_TOMORROW, _days("今明兩天", 0, 2)), (_NEXT_WEEK, _next_week),
     (_LAST_WEEK, _last_week),
     (_NEXT_MONTH, _next_month), (_NEXT_YEAR, _next_year),

@@ -71,6 +71,8 @@ from .lease_table import AsyncLeases, peek
 from .scheduled import AsyncScheduledFunction, AsyncScheduler, register
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, AsyncStore
+from .streamed_functions import AsyncStreaming
+from .streams import AsyncStreams
 from .throttle import AsyncCounting
 from .transaction import AsyncWithin
 from .unit_of_work import after_commit, check_until, take
@@ -85,7 +87,7 @@ X = TypeVar("X")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class AsyncDibs(AsyncCaching, AsyncCounting):
+class AsyncDibs(AsyncCaching, AsyncCounting, AsyncStreaming):
     """Short leases in Redis or Valkey: locks, submissions that are processed once, and a cache.
 
     If the environment has DIBS_DISABLED=1 when it is created, nothing is guarded: every verb
@@ -106,6 +108,7 @@ class AsyncDibs(AsyncCaching, AsyncCounting):
     Busy = errors.Busy
     DibsError = errors.DibsError
     Duplicate = errors.Duplicate
+    Interrupted = errors.Interrupted
     LeaseLost = errors.LeaseLost
     Mismatch = errors.Mismatch
     Unavailable = errors.Unavailable
@@ -131,7 +134,8 @@ class AsyncDibs(AsyncCaching, AsyncCounting):
         self._store = AsyncStore(target, limits, self._events, settings.on_outage, is_disabled=off)
         self._leases = AsyncLeases(self._store, self._events)
         super().__init__(settings, AsyncCache(self._store, self._events, self._leases))
-        reopen_after_fork(self._events, self._store, self._leases, self._cache)
+        streams = AsyncStreams(self._store, self._events, self._leases)
+        reopen_after_fork(self._events, self._store, self._leases, self._cache, streams)
         holding = functools.partial(HoldOptions, settings)
         self._hold_options = Remembered(AsyncDibs.hold, holding)
         self._try_hold_options = Remembered(AsyncDibs.try_hold, holding)
@@ -143,6 +147,7 @@ class AsyncDibs(AsyncCaching, AsyncCounting):
         scheduling = functools.partial(ScheduleOptions, settings)
         self._schedule_options = Remembered(AsyncDibs.scheduled, scheduling)
         AsyncCounting.__init__(self, settings, self._leases)
+        AsyncStreaming.__init__(self, settings, streams)
         self._schedules: dict[str, AsyncScheduledFunction] = {}
         may_trace = self._events.may_trace
         self._new_hold = traced_hold if may_trace else AsyncHold
@@ -560,20 +565,22 @@ class AsyncDibs(AsyncCaching, AsyncCounting):
         """For the integrations of job queues."""
         from .job_keys import AsyncJobKeys
 
-        return AsyncJobKeys(self._leases, self._settings.namespace)
+        settings = self._settings
+        return AsyncJobKeys(self._leases, settings.namespace, settings.on_outage)
 
     # ---- the end
 
     async def aclose(self) -> None:
         """Close the client; a second call does nothing. Leases that are still held expire.
 
-        Calls of `once` functions whose callers were cancelled are waited for, 10 s at most; then
-        they are cancelled.
+        Calls of `once` functions whose callers were cancelled, and runs of streams, are waited for,
+        10 s each at most; then they are cancelled.
         """
         if not self._store.is_closed:
             self._store.binding.enter()
         try:
             await self._leases.calls.finish(_DRAIN)
+            await self._streams.aclose(_DRAIN)
             await self._leases.following.stop()
             await self._leases.ends.finish()
         finally:

@@ -15,7 +15,8 @@ from .._core.keys import (
     patience,
     public_name,
 )
-from .._core.lease import about_key, secret_of
+from .._core.lease import about_key
+from .._core.lease_value import secret_of
 from .._core.options import Remembered, Settings, takes
 from .._core.throttle import (
     UNGUARDED_USAGE,
@@ -28,6 +29,7 @@ from .._core.throttle import (
     quota_request,
     read_quota,
     read_throttle,
+    settle_request,
     settle_window_request,
     throttle_request,
     window_request,
@@ -73,6 +75,8 @@ class Settlement(NamedTuple):
     outcome: UsageOutcome
     before: int
     cost: int
+    is_unused: bool = False
+    """There was no such call after all: rates that count calls are given back as well."""
 
 
 class AsyncThrottling:
@@ -144,7 +148,7 @@ async def _wait_for_turn(leases: AsyncLeases, call: UsageCall, outcome: UsageOut
     try:
         await sleep(outcome.delay)
     except BaseException:
-        unused = Settlement(outcome, call.cost, 0)
+        unused = Settlement(outcome, call.cost, 0, is_unused=True)
         leases.ends.add(lambda: _ask(leases, call, unused))
         raise
 
@@ -189,7 +193,8 @@ async def _send(
             key, options, change.outcome.request, change.before, change.cost
         )
     else:
-        request = throttle_request(key, token, options, change.cost - change.before, None)
+        more = change.cost - change.before
+        request = settle_request(key, token, options, more, is_unused=change.is_unused)
     return leases.store.read(read_throttle, await leases.store.ask(request, now))
 
 

@@ -45,7 +45,8 @@ from .._core.done_table import (
     undo,
 )
 from .._core.keys import milliseconds
-from .._core.lease import HoldCall, LeaseState, secret_of
+from .._core.lease import HoldCall, LeaseState
+from .._core.lease_value import secret_of
 from .._core.options import ClaimOptions
 from .._core.unit_of_work import Outcome, Unit, current, enter
 from .._databases import NotOurs, Transaction, transaction_of

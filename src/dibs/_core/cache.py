@@ -14,6 +14,7 @@ from .keys import Template, companion_key, expand, roots_of
 from .lease import ANOTHER_TYPE
 from .options import CacheOptions, Settings
 from .request import SIZE, OddReply, Reply, Request, pack, parts_in
+from .signatures import signature_of
 from .tracking import Tracked, Watching, read_watch
 
 
@@ -214,7 +215,7 @@ class ItemTemplate:
 
     def __init__(self, text: str, function: Callable[..., Any]) -> None:
         self.text = text
-        parameters = inspect.signature(function).parameters
+        parameters = signature_of(function).parameters
         names = [name for name in parameters if name not in ("self", "cls")]
         self._where = getattr(function, "__qualname__", repr(function))
         if not names:
@@ -254,15 +255,15 @@ class ItemTemplate:
         self, item: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call for one item."""
-        return self._with(self._item, item, args, kwargs)
+        return self._with_argument(self._item, item, args, kwargs)
 
     def arguments(
         self, items: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of the call, for other items."""
-        return self._with(self.parameter, items, args, kwargs)
+        return self._with_argument(self.parameter, items, args, kwargs)
 
-    def _with(
+    def _with_argument(
         self, name: str, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if len(args) > self._place:
@@ -283,7 +284,7 @@ def _field_of_items(text: str, where: str, parameters: list[str], listed: str) -
 
 def _of_one(function: Callable[..., Any], listed: str, item: str) -> Callable[..., Any]:
     """A function like *function*, of one item in place of the list."""
-    signature = inspect.signature(function)
+    signature = signature_of(function)
     parameters = [
         parameter.replace(name=item) if parameter.name == listed else parameter
         for parameter in signature.parameters.values()
@@ -495,10 +496,10 @@ def _read_request(options: CacheOptions, key: bytes) -> Request:
 def read_reply(reply: Reply, options: CacheOptions, versions: Versions = UNTAGGED) -> Reading:
     """What `read_request` found. *versions*: those of its tags, now."""
     value, pttl = reply if isinstance(reply, list) else (reply, None)
-    return _reading(value, pttl, options, versions)
+    return _reading_of(value, pttl, options, versions)
 
 
-def _reading(
+def _reading_of(
     data: Reply, pttl: Reply, options: CacheOptions, versions: Versions, *, won: bool = False
 ) -> Reading:
     if not isinstance(data, bytes):
@@ -509,8 +510,8 @@ def _reading(
         if not data.startswith(options.head):
             if data.startswith(MARK):
                 return _behind_mark(data, pttl, options, versions, won=won)
-            return _unreadable(data, pttl, options, versions, won=won)
-        life = _life(pttl, options)
+            return _reading_of_unreadable(data, pttl, options, versions, won=won)
+        life = _time_to_live(pttl, options)
         left = life - options.stale
         head, newline, payload = data.partition(b"\n")
         if not newline:
@@ -525,7 +526,7 @@ def _reading(
         return Reading("poison", life=options.ttl, won=won)
 
 
-def _life(pttl: Reply, options: CacheOptions) -> float:
+def _time_to_live(pttl: Reply, options: CacheOptions) -> float:
     return pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else options.ttl
 
 
@@ -537,16 +538,16 @@ def _behind_mark(
     if not newline or not isinstance(pttl, int):  # without its life: the claim will tell
         return Reading("missing", won=won)
     left = pttl - int(head.rpartition(b" ")[2])
-    return _reading(value if left > 0 else None, left, options, versions, won=won)
+    return _reading_of(value if left > 0 else None, left, options, versions, won=won)
 
 
-def _unreadable(
+def _reading_of_unreadable(
     data: bytes, pttl: Reply, options: CacheOptions, versions: Versions, *, won: bool
 ) -> Reading:
     """A failure that is remembered, or bytes of another codec, schema, version or program."""
     if _LEASE.match(data):
         return Reading("held")
-    life = _life(pttl, options)
+    life = _time_to_live(pttl, options)
     left = life - options.stale
     entry = unframe(data)
     if entry is not None and entry.codec == FAILURE:
@@ -642,7 +643,7 @@ def read_lock(reply: Reply, options: CacheOptions, versions: Versions = UNTAGGED
     value, left, won, *lock = parts_in(reply)
     if won not in (0, 1, 2, 3):
         raise OddReply
-    reading = _reading(value, left, options, versions, won=won == 1)
+    reading = _reading_of(value, left, options, versions, won=won == 1)
     if lock and isinstance(lock[0], bytes):
         return reading._replace(lock=lock[0])
     return reading._replace(resting=won == 2, is_foreign=won == 3)

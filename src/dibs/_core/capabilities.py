@@ -32,9 +32,14 @@ SCRIPTS = (
     "schedule_look",
     "schedule_record",
     "job_fetch",
+    "job_wait",
     "throttle",
     "quota",
     "window",
+    "stream_begin",
+    "stream_resume",
+    "stream_append",
+    "stream_end",
 )
 
 
@@ -76,26 +81,26 @@ def common_engine(engines: list[Engine]) -> Engine:
 
 
 @cache
-def _source(name: str) -> bytes:
+def _script_source(name: str) -> bytes:
     text = pkgutil.get_data("dibs._core", f"lua/{name}.lua")
     assert text is not None
     return text
 
 
 @cache
-def _digest(name: str) -> bytes:
+def _script_digest(name: str) -> bytes:
     # Not a matter of security: EVALSHA names scripts by their SHA-1.
-    return hashlib.sha1(_source(name), usedforsecurity=False).hexdigest().encode()
+    return hashlib.sha1(_script_source(name), usedforsecurity=False).hexdigest().encode()
 
 
 def run_script(name: str, keys: list[bytes], *args: bytes | int) -> bytes:
     """A script call as the wire wants it. A server that does not know it answers NOSCRIPT."""
-    return pack("EVALSHA", _digest(name), len(keys), *keys, *args)
+    return pack("EVALSHA", _script_digest(name), len(keys), *keys, *args)
 
 
 def run_whole_script(name: str, keys: list[bytes], *args: bytes | int) -> bytes:
     """Run a script by its source, for requests that may have no caller to send them again."""
-    return pack("EVAL", _source(name), len(keys), *keys, *args)
+    return pack("EVAL", _script_source(name), len(keys), *keys, *args)
 
 
 _BY_DIGEST = re.compile(rb"\*\d+\r\n\$7\r\nEVALSHA\r\n\$40\r\n([0-9a-f]{40})\r\n")
@@ -108,10 +113,10 @@ def with_scripts(request: Request) -> Request:
     is never needed: many proxies and services refuse it.
     """
     match = _BY_DIGEST.match(request.payload)
-    name = None if match is None else _names().get(match.group(1))
+    name = None if match is None else _names_by_digest().get(match.group(1))
     if match is None or name is None:
         return request
-    source = _source(name)
+    source = _script_source(name)
     words = request.payload[: request.payload.index(b"\r\n") + 2]
     head = b"%b$4\r\nEVAL\r\n$%d\r\n%b\r\n" % (words, len(source), source)
     payload = head + request.payload[match.end() :]
@@ -132,8 +137,8 @@ def with_scripts_once(requests: list[Request]) -> list[Request]:
 
 
 @cache
-def _names() -> dict[bytes, str]:
-    return {_digest(name): name for name in SCRIPTS}
+def _names_by_digest() -> dict[bytes, str]:
+    return {_script_digest(name): name for name in SCRIPTS}
 
 
 class ScriptMemory:
@@ -163,7 +168,7 @@ class ScriptMemory:
         if match is None:
             return False
         if error.code == "NOSCRIPT":
-            self._missed(match.group(1), asked_at)
+            self._note_missing(match.group(1), asked_at)
             return True
         if "evalsha" in str(error).partition(", with args")[0].lower():
             self.whole_until = asked_at + self.LASTS
@@ -176,7 +181,7 @@ class ScriptMemory:
         if match is not None:
             self._given[match.group(1)] = now
 
-    def _missed(self, digest: bytes, asked_at: float) -> None:
+    def _note_missing(self, digest: bytes, asked_at: float) -> None:
         if asked_at <= self._given.get(digest, math.inf):
             return  # it was not given yet, or another caller has noticed that it is missing
         self._given.pop(digest, None)
@@ -213,7 +218,9 @@ def _script_for(words: list[bytes]) -> bytes | None:
         case [b"SET", key, token, b"NX", b"GET", b"PX", ms]:
             return run_whole_script("hold_acquire", [key], token, ms)
         case [b"SET", key, token, b"IFEQ", _, b"PX", ms]:
-            return run_whole_script("hold_extend", [key], token, ms, b"1")
+            return run_whole_script("hold_extend", [key], token, ms, token)
+        case [b"SET", key, left, b"IFEQ", token, b"GET", b"PX", ms]:
+            return run_whole_script("hold_extend", [key], token, ms, left)
         case [b"SET", key, left, b"IFEQ", record, b"PX", ms, b"GET"]:
             return run_whole_script("once_complete", [key], record, left, ms)
         case _:
@@ -256,7 +263,9 @@ _ALWAYS = ("GET", "DEL", "PTTL", "PEXPIRE", "EVAL", "CLIENT TRACKING", *_AFTER_P
 _ENDING = ("CLIENT INFO", "CLIENT KILL")
 """What is needed to have a connection ended: a right that few users need to give."""
 
-Use = Literal["renew", "complete", "load", "tag", "fence", "limit", "throttle", "window"]
+Use = Literal[
+    "renew", "complete", "load", "tag", "fence", "limit", "throttle", "window", "stream"
+]  # fmt: skip
 _NEEDS: dict[Use, tuple[str, tuple[str, ...]]] = {
     "renew": ("renew a lease", ("EVAL", "GET", "PEXPIRE")),
     "complete": ("keep the outcome of a claim", ("EVAL", "GET")),
@@ -265,11 +274,12 @@ _NEEDS: dict[Use, tuple[str, tuple[str, ...]]] = {
     "fence": ("take a key with a fence", ("EVAL", "GET")),
     "throttle": ("count calls", ("EVAL", "GET")),
     "window": ("count calls exactly", ("EVAL", "ZRANGE", "ZREM", "ZREMRANGEBYSCORE", "ZSCORE")),
+    "stream": ("share a stream", ("EVAL", "GET", "DEL", "PTTL", "PEXPIRE")),
     "limit": ("take one of several permits of a key", ("EVAL", *_AFTER_PERMIT)),
 }
 _KEPT_ALIVE: tuple[Use, ...] = ("complete", "load")
 """Claims and loads are renewed."""
-_BY_SCRIPT: tuple[Use, ...] = ("load", "tag", "fence", "limit", "throttle", "window")
+_BY_SCRIPT: tuple[Use, ...] = ("load", "tag", "fence", "limit", "throttle", "window", "stream")
 """What no single command of any server does."""
 _SEE = 'see "What the server must allow" in docs/reference/targets.md'
 
@@ -316,7 +326,7 @@ class Handshake:
             self._asked += _ENDING
         self._refused: set[str] = set()
         self._is_first = True
-        self.request = _probe(self._asked, *([] if plain else [ASK]))
+        self.request = _probe_request(self._asked, *([] if plain else [ASK]))
 
     def received(self, replies: list[Reply]) -> Engine | None:
         """The engine; None: there is another `request`. UsageError: it cannot be worked with.
@@ -332,9 +342,9 @@ class Handshake:
         if first and not self._plain:
             self._engine = read_engine(replies[0])
             self._refused |= {"COMMAND INFO"} if isinstance(replies[0], ErrorReply) else set()
-        self._asked = self._next() if first else ()
+        self._asked = self._next_probe() if first else ()
         if self._asked:
-            self.request = _probe(self._asked)
+            self.request = _probe_request(self._asked)
             return None
         engine = _engine(self._engine, frozenset(self._refused))
         return engine if self._pushes else replace(engine, tracking=False)
@@ -350,14 +360,14 @@ class Handshake:
             return None
         return ClosedAtScript("the server closed the connection at a script")
 
-    def _next(self) -> tuple[str, ...]:
+    def _next_probe(self) -> tuple[str, ...]:
         if self._plain:
             return ("EVAL",)
         native = self._engine.compare_delete
         return () if native == "LUA" else (native,)
 
 
-def _probe(names: tuple[str, ...], *before: Request) -> Request:
+def _probe_request(names: tuple[str, ...], *before: Request) -> Request:
     payload = b"".join([*[each.payload for each in before], *[_PROBES[name] for name in names]])
     return Request(payload, len(before) + len(names), b"")
 
@@ -383,7 +393,7 @@ def _engine(known: Engine, refused: frozenset[str]) -> Engine:
         native = "LUA"
     missing = refused & {"EVAL", "GET", "DEL"} if native == "LUA" else frozenset[str]()
     if missing:
-        raise _cannot("take a key and release it", missing, refused)
+        raise _cannot_work("take a key and release it", missing, refused)
     tracking = known.tracking and "CLIENT TRACKING" not in refused
     return replace(known, compare_delete=native, tracking=tracking, refused=refused)
 
@@ -397,10 +407,10 @@ def must_allow(engine: Engine, use: Use) -> None:
     doing, commands = _NEEDS[use]
     missing = engine.refused.intersection(commands)
     if missing:
-        raise _cannot(doing, missing, engine.refused)
+        raise _cannot_work(doing, missing, engine.refused)
 
 
-def _cannot(
+def _cannot_work(
     doing: str, missing: frozenset[str], refused: frozenset[str] = frozenset()
 ) -> UsageError:
     """*refused*: among them may be a command that would do instead, or would name one."""
@@ -481,7 +491,7 @@ class Negotiation:
         if dialect.plain:
             self.at_scripts = min(self.at_scripts, began) + 1 if at_script else 0
         if self.at_scripts >= self.MOST_AT_SCRIPTS:
-            raise _cannot("take a key", frozenset(("EVAL",)))
+            raise _cannot_work("take a key", frozenset(("EVAL",)))
         closed = closed and not at_script
         if refused and dialect.protocol == 3:
             return RESP2

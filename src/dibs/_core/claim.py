@@ -28,7 +28,8 @@ from .codec import frame
 from .connection import Outage
 from .done_table import Recorded
 from .keys import milliseconds
-from .lease import WON, HoldCall, Won, note_in, parts_of, secret_of
+from .lease import WON, HoldCall, Won
+from .lease_value import note_in, parts_of, secret_of
 from .options import After, ClaimOptions, OnError, Work
 from .request import REPEATED, ErrorReply, OddReply, Reply, Request, pack
 
@@ -124,7 +125,7 @@ def framed(options: ClaimOptions, value: Any, now: float, took: float) -> bytes:
     return frame(codec.name, codec.fingerprint, now, took, data)
 
 
-def _words(running: bytes) -> tuple[bytes, bytes, float]:
+def _parts_of_running(running: bytes) -> tuple[bytes, bytes, float]:
     """Token, fingerprint and time of a running claim; a plain lease or a foreign value has none."""
     match = _RUNNING.match(running)
     if match is None:
@@ -150,7 +151,7 @@ def read_record(value: Reply, left: float) -> ExistingClaim:
     """What a record says."""
     data, left = value if isinstance(value, bytes) else b"", max(left, 0.0)
     if not data.startswith(_DONE):
-        _, fingerprint, since = _words(data)
+        _, fingerprint, since = _parts_of_running(data)
         return ExistingClaim("running", left, fingerprint, since, note=note_in(data), value=data)
     head, _, result = data.partition(b"\n")
     words = head.split(b" ")
@@ -160,12 +161,12 @@ def read_record(value: Reply, left: float) -> ExistingClaim:
 
 def fingerprint_in(running: bytes) -> bytes:
     """The fingerprint of the payload of a running claim."""
-    return _words(running)[1]
+    return _parts_of_running(running)[1]
 
 
 def since_in(running: bytes) -> float:
     """When a running claim was claimed, by the wall clock of its process; 0: not known."""
-    return _words(running)[2]
+    return _parts_of_running(running)[2]
 
 
 def answer_duplicate(

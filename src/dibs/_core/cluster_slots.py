@@ -74,24 +74,24 @@ def read_slots(reply: Reply, source: Node) -> list[Range]:
     for entry in reply if isinstance(reply, list) else []:
         match entry:
             case [int(start), int(end), [host, int(port), *more], *_] if 0 <= start <= end < SLOTS:
-                name = _text(host)
+                name = _decoded_text(host)
                 if name == UNKNOWN_HOST:
-                    name = _address(more)
+                    name = _address_in(more)
                 slots.append(Range(start, end, Node(name or source.host, port)))
             case _:
                 pass  # a slot range without a master
     return slots
 
 
-def _address(more: list[Reply]) -> str:
+def _address_in(more: list[Reply]) -> str:
     """The IP address of a node, from what follows its host and port; "": none is given."""
     facts = more[1] if len(more) > 1 else None
     if isinstance(facts, list):  # RESP2
         facts = dict(zip(facts[::2], facts[1::2], strict=False))  # type: ignore[arg-type]
-    return _text(facts.get(b"ip")) if isinstance(facts, dict) else ""
+    return _decoded_text(facts.get(b"ip")) if isinstance(facts, dict) else ""
 
 
-def _text(word: Reply) -> str:
+def _decoded_text(word: Reply) -> str:
     return word.decode() if isinstance(word, bytes) else ""
 
 

@@ -15,7 +15,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, cast
 
 from ..errors import UsageError
@@ -130,14 +130,14 @@ class JsonCodec:
                 plain = self._loads(data)
                 if plain == value and type(plain) is type(value):
                     return data, plain
-        data = self._encode(value)
+        data = self._encode_plain(value)
         return data, self.decode(data)
 
     def encode(self, value: Any) -> bytes:
         """*value* as bytes. UsageError: it cannot be."""
-        return self._encode(value)
+        return self._encode_plain(value)
 
-    def _encode(self, value: Any) -> bytes:
+    def _encode_plain(self, value: Any) -> bytes:
         try:
             plain = self._to_plain(value)
             return _write_json(plain)
@@ -186,9 +186,9 @@ class FastJsonCodec(JsonCodec):
 
     def encode(self, value: Any) -> bytes:
         """*value* as bytes; to read them back is quicker than to walk through it."""
-        return self.pack(value)[0] if self._is_untyped else self._encode(value)
+        return self.pack(value)[0] if self._is_untyped else self._encode_plain(value)
 
-    def _encode(self, value: Any) -> bytes:
+    def _encode_plain(self, value: Any) -> bytes:
         try:
             plain = self._to_plain(value)
             _check_json(plain)
@@ -269,16 +269,16 @@ class Compressed:
         self.fingerprint = inner.fingerprint
 
     def pack(self, value: Any) -> tuple[bytes, Any]:
-        data, plain = _pack(self._inner, value)
-        return self._compressed(data), plain
+        data, plain = _packed_with(self._inner, value)
+        return self._compressed_body(data), plain
 
     def encode(self, value: Any) -> bytes:
-        return self._compressed(self._inner.encode(value))
+        return self._compressed_body(self._inner.encode(value))
 
     def decode(self, data: bytes) -> Any:
         return self._inner.decode(decompressed(data, self._most))
 
-    def _compressed(self, data: bytes) -> bytes:
+    def _compressed_body(self, data: bytes) -> bytes:
         if len(data) > self._most:
             megabytes = math.ceil(len(data) / 1024 / 1024)
             raise UsageError(
@@ -288,21 +288,29 @@ class Compressed:
         return zlib.compress(data, level=1)
 
 
+ITERATOR = (
+    "a generator or another iterator is used up by its first reader, and cannot be kept: return a "
+    "list or a text, or put streamed on a generator function"
+)
+
+
 def packed(codec: Codec, value: Any, name: str) -> tuple[bytes, Any]:
     """*value* as bytes, and as callers get it back. UsageError: it cannot be kept.
 
     *name*: what the error calls the key.
     """
     try:
-        return _pack(codec, value)
-    except UsageError as error:
-        raise UsageError(f"{name}: {error}") from None
+        return _packed_with(codec, value)
     except Exception as error:  # pickle, and whatever callers bring, raise what they like
+        if isinstance(value, Iterator | AsyncIterator):
+            raise UsageError(f"{name}: {ITERATOR}") from None
+        if isinstance(error, UsageError):
+            raise UsageError(f"{name}: {error}") from None
         message = f"{name}: {codec.name} cannot encode this value ({type(error).__name__})"
         raise UsageError(f"{message}; pass type= or codec=") from error
 
 
-def _pack(codec: Codec, value: Any) -> tuple[bytes, Any]:
+def _packed_with(codec: Codec, value: Any) -> tuple[bytes, Any]:
     if isinstance(codec, JsonCodec | Compressed):
         return codec.pack(value)
     data = codec.encode(value)
@@ -322,7 +330,7 @@ CODECS: dict[str, Callable[[Any], Codec]] = {
 def make_codec(codec: object, of: Any) -> Codec:
     """The codec that the caller named or brought. UsageError: there is no such one."""
     if not isinstance(codec, str):
-        return _checked(codec)
+        return _checked_codec(codec)
     name, plus, compression = codec.partition("+")
     compression, colon, most = compression.partition(":")
     if plus and compression != "zlib":
@@ -336,7 +344,7 @@ def make_codec(codec: object, of: Any) -> Codec:
     return Compressed(inner, int(most or MOST_DECOMPRESSED)) if plus else inner
 
 
-def _checked(codec: Any) -> Codec:
+def _checked_codec(codec: Any) -> Codec:
     for part in ("name", "fingerprint", "encode", "decode"):
         if not hasattr(codec, part):
             raise UsageError(

@@ -1,7 +1,6 @@
 """Classes with fields ↔ JSON: dataclasses, named tuples, TypedDicts, pydantic, msgspec."""
 
 import dataclasses
-import inspect
 import json
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -21,12 +20,13 @@ from .codec_converters import (
     Write,
     conversion_error,
 )
+from .signatures import signature_of
 
 FieldConverters = Mapping[str, Converter]
 _AGAIN = "it does not come back from JSON as it is"
 
 
-def _described(name: str, fields: FieldConverters) -> str:
+def _describe_class(name: str, fields: FieldConverters) -> str:
     return f"{name}({','.join(f'{field}:{each.text}' for field, each in fields.items())})"
 
 
@@ -60,8 +60,8 @@ def dataclass(cls: Any, name: str, fields: FieldConverters) -> Converter:
 
     Unsupported: `__init__` needs more than the fields.
     """
-    make = _maker(cls, name, fields)
-    put = _writer(cls, name, fields)
+    make = _instance_maker(cls, name, fields)
+    put = _field_writer(cls, name, fields)
 
     def write(value: Any) -> Any:
         plain = put(value)
@@ -70,11 +70,11 @@ def dataclass(cls: Any, name: str, fields: FieldConverters) -> Converter:
         return plain
 
     is_certain = _is_generated(cls)
-    text = _described(name, fields)
+    text = _describe_class(name, fields)
     return Converter(name, text, put if is_certain else write, make, DICT, frozenset({cls}))
 
 
-def _writer(cls: Any, name: str, fields: FieldConverters) -> Write:
+def _field_writer(cls: Any, name: str, fields: FieldConverters) -> Write:
     writers = [(field, each.write) for field, each in fields.items()]
 
     def write(value: Any) -> Any:
@@ -93,9 +93,9 @@ def _not_this_class(value: object, cls: type, name: str) -> ConversionError:
     return ConversionError(f"{error} itself; name both types") if isinstance(value, cls) else error
 
 
-def _maker(cls: Any, name: str, fields: FieldConverters) -> Read:
+def _instance_maker(cls: Any, name: str, fields: FieldConverters) -> Read:
     given = [field.name for field in dataclasses.fields(cls) if field.init]
-    positions = _positions(cls, name, given)
+    positions = _positional_fields(cls, name, given)
     first = [(field, fields[field].read) for field in positions]
     named = [(field, fields[field].read) for field in given if field not in positions]
     later = [(field, each.read) for field, each in fields.items() if field not in given]
@@ -117,9 +117,9 @@ def _maker(cls: Any, name: str, fields: FieldConverters) -> Read:
     return make_with_names if named or later else make
 
 
-def _positions(cls: Any, name: str, given: list[str]) -> list[str]:
+def _positional_fields(cls: Any, name: str, given: list[str]) -> list[str]:
     """The fields that `__init__` takes in this order. Unsupported: it does not take them all."""
-    parameters = inspect.signature(cls).parameters.values()
+    parameters = signature_of(cls).parameters.values()
     by_name = {
         each.name
         for each in parameters
@@ -176,7 +176,7 @@ def named_tuple(cls: Any, name: str, fields: FieldConverters) -> Converter:
             raise conversion_error(plain, name)
         return cls._make([convert(part) for convert, part in zip(readers, plain, strict=True)])
 
-    return Converter(name, _described(name, fields), write, read, LIST, frozenset({cls}))
+    return Converter(name, _describe_class(name, fields), write, read, LIST, frozenset({cls}))
 
 
 def typed_dict(name: str, fields: FieldConverters, required: frozenset[str]) -> Converter:
@@ -200,7 +200,7 @@ def typed_dict(name: str, fields: FieldConverters, required: frozenset[str]) -> 
 
     writers = {field: each.write for field, each in fields.items()}
     readers = {field: each.read for field, each in fields.items()}
-    text = f"{_described(name, fields)}!{','.join(sorted(required))}"
+    text = f"{_describe_class(name, fields)}!{','.join(sorted(required))}"
     is_plain = all(each.is_plain for each in fields.values())
     reading: Read = lambda plain: convert(plain, readers)  # noqa: E731
     return Converter(name, text, write, reading, DICT, frozenset({dict}), is_plain)
@@ -234,7 +234,7 @@ def pydantic(cls: Any) -> Converter:
     has_own_form = has_own_form or bool(cls.__pydantic_decorators__.model_serializers)
     kinds = EVERY_KIND if has_own_form else DICT
     text = f"{name}:{cls.model_json_schema()!r}"
-    return Converter(name, text, _checked(cls, name, put, read), read, kinds, frozenset({cls}))
+    return Converter(name, text, _type_checked(cls, name, put, read), read, kinds, frozenset({cls}))
 
 
 def is_struct(of: Any) -> bool:
@@ -254,10 +254,10 @@ def struct(of: Any, cls: Any, name: str) -> Converter:
 
     kinds = LIST if cls.__struct_config__.array_like else DICT
     text = f"{name}:{msgspec.json.schema(of)!r}"
-    return Converter(name, text, _checked(cls, name, put, read), read, kinds, frozenset({cls}))
+    return Converter(name, text, _type_checked(cls, name, put, read), read, kinds, frozenset({cls}))
 
 
-def _checked(cls: type, name: str, put: Write, read: Read) -> Write:
+def _type_checked(cls: type, name: str, put: Write, read: Read) -> Write:
     def write(value: Any) -> Any:
         if type(value) is not cls:
             raise _not_this_class(value, cls, name)
@@ -287,13 +287,13 @@ def _is_same(one: Any, two: Any) -> bool:
     if isinstance(one, list | tuple | deque):
         items = cast("list[Any]", one)
         return len(items) == len(two) and all(map(_is_same, items, two))
-    parts = _parts(one)
+    parts = _parts_of_model(one)
     if parts is not None:
-        return _is_same(parts, _parts(two))
+        return _is_same(parts, _parts_of_model(two))
     return one == two or (one != one and two != two)
 
 
-def _parts(value: Any) -> dict[str, Any] | None:
+def _parts_of_model(value: Any) -> dict[str, Any] | None:
     """The fields of a model and what it has besides; None: it is no model."""
     cls = cast(Any, type(value))
     if is_pydantic(cls):

@@ -61,7 +61,7 @@ class Converter(NamedTuple):
     """For a plain text, number, boolean or None: its types. A type is all there is to check."""
 
 
-def _type(value: object) -> type:
+def _type_of(value: object) -> type:
     return type(value)
 
 
@@ -73,7 +73,7 @@ def conversion_error(value: object, name: str) -> ConversionError:
 # ---- text, numbers, booleans, None, and whatever JSON holds
 
 
-def _scalar(name: str, *types: type) -> Converter:
+def _scalar_converter(name: str, *types: type) -> Converter:
     kinds = frozenset(types)
 
     def check(value: Any) -> Any:
@@ -84,7 +84,7 @@ def _scalar(name: str, *types: type) -> Converter:
     return Converter(name, name, check, check, kinds, kinds, is_plain=True, scalars=kinds)
 
 
-def _json(value: Any) -> Any:
+def _json_with_text_keys(value: Any) -> Any:
     """*value*, where every key in it is text: JSON would make text of others, for good."""
     if type(value) not in _ATOMS:
         _check_keys(value)
@@ -114,7 +114,7 @@ def _check_text(keys: Iterable[object]) -> None:
             raise ConversionError(f"{message}; annotate the type, such as dict[{name}, …]")
 
 
-def _same(plain: Any) -> Any:
+def _same_value(plain: Any) -> Any:
     return plain
 
 
@@ -122,9 +122,9 @@ class JsonValue:
     """Stands for an annotation that cannot be resolved: what JSON alone gives back as it was."""
 
 
-def _exact(value: Any) -> Any:
+def _exact_json(value: Any) -> Any:
     """*value*, where every part of it is of a type that JSON has."""
-    kind = _type(value)
+    kind = _type_of(value)
     if kind in _ATOMS:
         return value
     parts: Iterable[Any] = ()
@@ -138,25 +138,27 @@ def _exact(value: Any) -> Any:
             f"{message}, and the return annotation cannot be resolved; pass type="
         )
     for part in parts:
-        _exact(part)
+        _exact_json(part)
     return value
 
 
-ANYTHING = Converter("Any", "Any", _json, _same, EVERY_KIND, None, is_plain=True)
+ANYTHING = Converter(
+    "Any", "Any", _json_with_text_keys, _same_value, EVERY_KIND, None, is_plain=True
+)
 SCALARS: dict[Any, Converter] = {
-    str: _scalar("str", str),
-    int: _scalar("int", int, bool),
-    float: _scalar("float", float, int),
-    bool: _scalar("bool", bool),
-    None: _scalar("None", NOTHING),
-    NOTHING: _scalar("None", NOTHING),
+    str: _scalar_converter("str", str),
+    int: _scalar_converter("int", int, bool),
+    float: _scalar_converter("float", float, int),
+    bool: _scalar_converter("bool", bool),
+    None: _scalar_converter("None", NOTHING),
+    NOTHING: _scalar_converter("None", NOTHING),
 }
 
 
 # ---- dates, numbers, ids, bytes: text
 
 
-def _leaf(cls: Any, write: Write, read: Read, kinds: frozenset[type] = TEXT) -> Converter:
+def _leaf_converter(cls: Any, write: Write, read: Read, kinds: frozenset[type] = TEXT) -> Converter:
     name = cls.__name__
 
     def checked_write(value: Any) -> Any:
@@ -175,7 +177,7 @@ def _leaf(cls: Any, write: Write, read: Read, kinds: frozenset[type] = TEXT) -> 
 _FOLD = " fold=1"
 
 
-def _moment(value: Any) -> str:
+def _moment_text(value: Any) -> str:
     """ISO 8601. An offset that is not known without a date would be lost."""
     if value.tzinfo is not None and value.utcoffset() is None:
         raise ConversionError(
@@ -195,7 +197,7 @@ def _reading_moment(cls: Any) -> Read:
     return read
 
 
-def _duration(value: datetime.timedelta) -> Any:
+def _duration_value(value: datetime.timedelta) -> Any:
     """Seconds; days, seconds and microseconds where a float would not be exact."""
     total = value.total_seconds()
     if abs(value.days) < 999_999_999 and datetime.timedelta(seconds=total) == value:
@@ -208,7 +210,7 @@ def _read_duration(plain: Any) -> datetime.timedelta:
     return datetime.timedelta(days, seconds, microseconds)
 
 
-def _base64(value: Any) -> str:
+def _base64_text(value: Any) -> str:
     return base64.b64encode(value).decode()
 
 
@@ -217,19 +219,23 @@ def _read_base64(plain: str) -> bytes:
 
 
 LEAVES: dict[Any, Converter] = {
-    datetime.datetime: _leaf(datetime.datetime, _moment, _reading_moment(datetime.datetime)),
-    datetime.date: _leaf(
+    datetime.datetime: _leaf_converter(
+        datetime.datetime, _moment_text, _reading_moment(datetime.datetime)
+    ),
+    datetime.date: _leaf_converter(
         datetime.date, lambda value: value.isoformat(), datetime.date.fromisoformat
     ),
-    datetime.time: _leaf(datetime.time, _moment, _reading_moment(datetime.time)),
-    datetime.timedelta: _leaf(
-        datetime.timedelta, _duration, _read_duration, frozenset({int, float, list})
+    datetime.time: _leaf_converter(datetime.time, _moment_text, _reading_moment(datetime.time)),
+    datetime.timedelta: _leaf_converter(
+        datetime.timedelta, _duration_value, _read_duration, frozenset({int, float, list})
     ),
-    decimal.Decimal: _leaf(decimal.Decimal, str, decimal.Decimal),
-    uuid.UUID: _leaf(uuid.UUID, str, uuid.UUID),
-    bytes: _leaf(bytes, _base64, _read_base64),
-    bytearray: _leaf(bytearray, _base64, lambda plain: bytearray(_read_base64(plain))),
-    JsonValue: Converter("JsonValue", "JsonValue", _exact, _same, EVERY_KIND, None),
+    decimal.Decimal: _leaf_converter(decimal.Decimal, str, decimal.Decimal),
+    uuid.UUID: _leaf_converter(uuid.UUID, str, uuid.UUID),
+    bytes: _leaf_converter(bytes, _base64_text, _read_base64),
+    bytearray: _leaf_converter(
+        bytearray, _base64_text, lambda plain: bytearray(_read_base64(plain))
+    ),
+    JsonValue: Converter("JsonValue", "JsonValue", _exact_json, _same_value, EVERY_KIND, None),
 }
 
 
@@ -245,22 +251,22 @@ def enumeration(cls: Any) -> Converter:
     else:
         plain = [(word, member) for word, member in members.items()]
         write = lambda member: member.name  # noqa: E731
-    kinds = frozenset(_type(word) for word, _ in plain)
+    kinds = frozenset(_type_of(word) for word, _ in plain)
     known = dict(plain)
     # Of flags there are more than have a name; what is not known is refused by the class.
     read = cls if issubclass(cls, enum.Flag) and kinds == frozenset({int}) else known.__getitem__
     text = f"{name}[{','.join(f'{member.name}={word!r}' for word, member in plain)}]"
-    return _leaf(cls, write, read, kinds)._replace(name=name, text=text)
+    return _leaf_converter(cls, write, read, kinds)._replace(name=name, text=text)
 
 
 def literal(values: tuple[Any, ...]) -> Converter:
     """The value itself, where JSON has words for all of them; else which one it is."""
     name = f"Literal[{', '.join(map(repr, values))}]"
-    types = frozenset(map(_type, values))
-    known = {(_type(value), value): number for number, value in enumerate(values)}
+    types = frozenset(map(_type_of, values))
+    known = {(_type_of(value), value): number for number, value in enumerate(values)}
 
     def place(value: Any) -> int:
-        number = known.get((_type(value), value)) if type(value) in types else None
+        number = known.get((_type_of(value), value)) if type(value) in types else None
         if number is None:
             raise conversion_error(value, name)
         return number
@@ -268,10 +274,10 @@ def literal(values: tuple[Any, ...]) -> Converter:
     if types <= SCALARS.keys():
         check: Write = lambda value: values[place(value)]  # noqa: E731
         return Converter(name, name, check, check, types, types, is_plain=True)
-    return Converter(name, name, place, _nth(values), frozenset({int}), types)
+    return Converter(name, name, place, _nth_reader(values), frozenset({int}), types)
 
 
-def _nth(values: tuple[Any, ...]) -> Read:
+def _nth_reader(values: tuple[Any, ...]) -> Read:
     return dict(enumerate(values)).__getitem__
 
 
@@ -295,13 +301,13 @@ def sequence(cls: type, item: Converter) -> Converter:
             raise conversion_error(plain, name)
         return read_items(plain) if is_list else make(read_items(plain))
 
-    write_items, read_items = _each(item.write, item), _each(item.read, item)
+    write_items, read_items = _each_item(item.write, item), _each_item(item.read, item)
     is_plain = is_list and item.is_plain
     named = (f"{name}[{item.name}]", f"{name}[{item.text}]")
     return Converter(*named, write, read, LIST, frozenset({cls}), is_plain)
 
 
-def _each(convert: Callable[[Any], Any], item: Converter) -> Callable[[Any], list[Any]]:
+def _each_item(convert: Callable[[Any], Any], item: Converter) -> Callable[[Any], list[Any]]:
     """Convert all items; of plain ones that are their own type, checking the types is enough."""
 
     def all_of(values: Any) -> list[Any]:
@@ -335,7 +341,7 @@ def mapping(cls: type, key: Converter, item: Converter) -> Converter:
     """A dict, OrderedDict or Counter; a key that is not text is written as JSON."""
     name, make = cls.__name__, cast(Any, cls)
     key = SCALARS[str] if key is ANYTHING else key
-    write_key, read_key = _key(key)
+    write_key, read_key = _key_converters(key)
     is_plain = cls is dict and key.is_plain and key.kinds == TEXT and item.is_plain
 
     def write(value: Any) -> Any:
@@ -356,7 +362,7 @@ def mapping(cls: type, key: Converter, item: Converter) -> Converter:
     return Converter(*named, write, read, DICT, frozenset({cls}), is_plain)
 
 
-def _key(key: Converter) -> tuple[Write, Read]:
+def _key_converters(key: Converter) -> tuple[Write, Read]:
     if key.kinds == TEXT:
         return key.write, key.read
     return (lambda each: _dump(key.write(each))), (lambda text: key.read(_load(text)))

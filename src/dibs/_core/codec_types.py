@@ -4,7 +4,6 @@ import collections.abc as abc
 import enum
 import functools
 import hashlib
-import inspect
 import itertools
 import types
 import typing
@@ -38,6 +37,7 @@ from .codec_converters import (
     mapping,
     sequence,
 )
+from .signatures import annotations_of, return_annotation
 
 FORMAT = "2"
 """Goes into every fingerprint; another number makes a miss of everything that is stored."""
@@ -64,23 +64,23 @@ class Shape:
             converter = _Composer().of(of)
         except Exception as error:  # no form in JSON, or a name that only type checkers know
             reason = str(error) if isinstance(error, Unsupported) else type(error).__name__
-            reason = f"{_short(of)} is not supported ({reason})"
+            reason = f"{_short_name(of)} is not supported ({reason})"
             raise UsageError(f"{reason}; pass another type= or codec=") from error
-        self._write, self.from_plain = converter.write, converter.read
+        self._write_late, self.from_plain = converter.write, converter.read
         """`from_plain`: the value. Any exception means that what is given is not of this shape."""
         self.is_plain = converter.is_plain
         """True: it says no more than JSON does."""
         self.text = converter.text
-        self.fingerprint = _hash(f"{FORMAT} {self.text}")[:8]
+        self.fingerprint = _hash_text(f"{FORMAT} {self.text}")[:8]
 
     def to_plain(self, value: Any) -> Any:
         """*value* as dicts, lists, strings and numbers. UsageError: it would not come back."""
         try:
-            return self._write(value)
+            return self._write_late(value)
         except ConversionError as error:
-            message = f"the loaded value is not a {_short(self._of)}: {error}"
+            message = f"the loaded value is not a {_short_name(self._of)}: {error}"
         except Exception as error:  # of a class of the caller's; its text may hold the value
-            message = f"the loaded value is not a {_short(self._of)} ({type(error).__name__})"
+            message = f"the loaded value is not a {_short_name(self._of)} ({type(error).__name__})"
         raise UsageError(message) from None
 
 
@@ -102,27 +102,50 @@ def describe(of: Any) -> str:
     return shape_of(of).text
 
 
+class LaterType:
+    """What *find* finds, when it is first needed: until then not every name exists."""
+
+    def __init__(self, find: Callable[[], Any]) -> None:
+        self._find = find
+
+    def found(self) -> Any:
+        """The type. JsonValue: a name in it still does not exist, or only for type checkers."""
+        try:
+            return self._find()
+        except Exception:
+            return JsonValue
+
+
+def _now_or_later(find: Callable[[], Any]) -> Any:
+    try:
+        return find()
+    except Exception:  # a name that is defined below, inside a function, or for type checkers only
+        return LaterType(find)
+
+
 def returned_type(function: Callable[..., Any]) -> Any:
     """What *function* says it returns, where that says more than JSON; else None.
 
-    JsonValue: it says something that cannot be resolved.
+    LaterType: it says something that cannot be resolved yet.
     """
-    try:
-        of = typing.get_type_hints(function).get("return")
-    except Exception:  # names that exist for type checkers only, or inside a function
-        return JsonValue
+    return _now_or_later(functools.partial(_returned_type, function))
+
+
+def returned_values_type(function: Callable[..., Any]) -> Any:
+    """The type of the values in the dict that *function* says it returns; as `returned_type`."""
+    return _now_or_later(functools.partial(_returned_values_type, function))
+
+
+def _returned_type(function: Callable[..., Any]) -> Any:
+    of = return_annotation(function)
     try:
         return None if of is None or shape_of(of).is_plain else of
     except UsageError:  # a codec may know it; if not, it says so
         return of
 
 
-def returned_values_type(function: Callable[..., Any]) -> Any:
-    """The type of the values in the dict that *function* says it returns; as `returned_type`."""
-    try:
-        of = typing.get_type_hints(function).get("return")
-    except Exception:
-        return JsonValue
+def _returned_values_type(function: Callable[..., Any]) -> Any:
+    of = return_annotation(function)
     parts = get_args(of)
     if get_origin(of) not in (dict, abc.Mapping, abc.MutableMapping) or len(parts) != 2:
         return None
@@ -132,7 +155,28 @@ def returned_values_type(function: Callable[..., Any]) -> Any:
         return parts[1]
 
 
-def _name(of: Any) -> str:
+_ITERATORS = (
+    *(abc.AsyncIterator, abc.AsyncIterable, abc.AsyncGenerator),
+    *(abc.Iterator, abc.Iterable, abc.Generator),
+)
+
+
+def yielded_type(function: Callable[..., Any]) -> Any:
+    """The type of what a generator says it yields; as `returned_type`."""
+    try:
+        of = typing.get_type_hints(function).get("return")
+    except Exception:
+        return JsonValue
+    parts = get_args(of)
+    if get_origin(of) not in _ITERATORS or not parts:
+        return None
+    try:
+        return None if shape_of(parts[0]).is_plain else parts[0]
+    except UsageError:
+        return parts[0]
+
+
+def _name_of(of: Any) -> str:
     return getattr(of, "__qualname__", None) or repr(of)
 
 
@@ -145,14 +189,14 @@ class _Late:
 
     def converter(self) -> Converter:
         name, text = self.name, f"^{self.name}"
-        write, read = self._write, self._read
+        write, read = self._write_late, self._read_late
         return Converter(name, text, write, read, EVERY_KIND, None)
 
-    def _write(self, value: Any) -> Any:
+    def _write_late(self, value: Any) -> Any:
         assert self.made is not None
         return self.made.write(value)
 
-    def _read(self, plain: Any) -> Any:
+    def _read_late(self, plain: Any) -> Any:
         assert self.made is not None
         return self.made.read(plain)
 
@@ -165,7 +209,7 @@ class _Composer:
 
     def of(self, of: Any, owner: Any = None) -> Converter:
         """The converter of *of*; *owner* is what `Self` means. Unsupported: there is none."""
-        of = _bare(of, owner)
+        of = _bare_type(of, owner)
         if getattr(of, "__unpacked__", False):
             raise Unsupported(
                 "a tuple with another one unpacked in it has no representation in JSON"
@@ -181,10 +225,10 @@ class _Composer:
         if origin is Literal:
             return literal(get_args(of))
         if origin in (Union, types.UnionType):
-            return union([self.of(member, owner) for member in _members(of, owner)])
-        return self._container(of, owner) or self._named(of)
+            return union([self.of(member, owner) for member in _union_members(of, owner)])
+        return self._container_converter(of, owner) or self._named_converter(of)
 
-    def _container(self, of: Any, owner: Any) -> Converter | None:
+    def _container_converter(self, of: Any, owner: Any) -> Converter | None:
         origin, args = get_origin(of) or of, get_args(of)
         if (origin is tuple and args and args[-1] is not Ellipsis) or of == tuple[()]:
             return fixed_tuple([self.of(part, owner) for part in args])
@@ -197,16 +241,16 @@ class _Composer:
             return mapping(_MAPPINGS[origin], *parts)
         return None
 
-    def _named(self, of: Any) -> Converter:
+    def _named_converter(self, of: Any) -> Converter:
         """A class with fields, or an alias: what may name itself."""
         if of in self._known:
             return self._known[of]
-        late = _Late(_short(of))
-        self._known[of] = self._expected(of, late)
-        late.made = self._known[of] = _shortened(self._class(of))
+        late = _Late(_short_name(of))
+        self._known[of] = self._expected_converter(of, late)
+        late.made = self._known[of] = _shortened_text(self._class_converter(of))
         return late.made
 
-    def _expected(self, of: Any, late: _Late) -> Converter:
+    def _expected_converter(self, of: Any, late: _Late) -> Converter:
         """What is known of a class before it is composed: how its values look."""
         origin, converter = get_origin(of) or of, late.converter()
         if typing.is_typeddict(origin):
@@ -217,12 +261,12 @@ class _Composer:
             return converter._replace(kinds=LIST, types=frozenset({origin}))
         return converter
 
-    def _class(self, of: Any) -> Converter:
+    def _class_converter(self, of: Any) -> Converter:
         if hasattr(of, "__value__") or hasattr(get_origin(of), "__value__"):
-            return self.of(_alias(of))
+            return self.of(_alias_value(of))
         if codec_classes.is_pydantic(of):
             return codec_classes.pydantic(of)
-        origin, name = get_origin(of) or of, _short(of)
+        origin, name = get_origin(of) or of, _short_name(of)
         if codec_classes.is_struct(origin):
             return codec_classes.struct(of, origin, name)
         if codec_classes.is_dataclass(origin):
@@ -233,35 +277,35 @@ class _Composer:
             return codec_classes.named_tuple(origin, name, self._fields(of, origin._fields))
         if typing.is_typeddict(origin):
             fields = self._fields(of, list(typing.get_type_hints(origin)))
-            return codec_classes.typed_dict(name, fields, _required(origin))
-        raise Unsupported(f"a {_short(of)} has no representation in JSON")
+            return codec_classes.typed_dict(name, fields, _required_keys(origin))
+        raise Unsupported(f"a {_short_name(of)} has no representation in JSON")
 
     def _fields(self, of: Any, names: Any) -> dict[str, Converter]:
-        hints = dict(_hints(of))
+        hints = dict(_field_hints(of))
         fields: dict[str, Converter] = {}
         for name in names:
             try:
                 fields[name] = self.of(hints.get(name, Any), of)
             except Unsupported as error:
-                raise Unsupported(f"{_short(of)}.{name}: {error}") from None
+                raise Unsupported(f"{_short_name(of)}.{name}: {error}") from None
         return fields
 
 
-def _shortened(converter: Converter) -> Converter:
+def _shortened_text(converter: Converter) -> Converter:
     """A long text as its hash: types that name each other many times would grow without end."""
     if len(converter.text) < LONGEST_TEXT:
         return converter
-    return converter._replace(text=f"{converter.name}#{_hash(converter.text)}")
+    return converter._replace(text=f"{converter.name}#{_hash_text(converter.text)}")
 
 
-def _hash(text: str) -> str:
+def _hash_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 # ---- looking at types
 
 
-def _bare(of: Any, owner: Any) -> Any:
+def _bare_type(of: Any, owner: Any) -> Any:
     """Without what says nothing about the form: Annotated, NewType, Final, type variables."""
     while True:
         if of is _SELF and owner is not None:
@@ -273,12 +317,12 @@ def _bare(of: Any, owner: Any) -> Any:
         elif isinstance(of, typing.NewType):
             of = of.__supertype__
         elif isinstance(of, TypeVar):
-            of = _meaning(of)
+            of = _meaning_of(of)
         else:
             return of
 
 
-def _meaning(variable: TypeVar) -> Any:
+def _meaning_of(variable: TypeVar) -> Any:
     """What an unbound type variable stands for."""
     if variable.__constraints__:
         return cast(Any, Union)[variable.__constraints__]
@@ -286,35 +330,37 @@ def _meaning(variable: TypeVar) -> Any:
     return Any if bound is None or isinstance(bound, ForwardRef) else bound
 
 
-def _members(of: Any, owner: Any) -> Iterator[Any]:
+def _union_members(of: Any, owner: Any) -> Iterator[Any]:
     """The members of a union, and of unions in it under another name."""
     for member in get_args(of):
-        bare = _bare(member, owner)
+        bare = _bare_type(member, owner)
         if get_origin(bare) in (Union, types.UnionType):
-            yield from _members(bare, owner)
+            yield from _union_members(bare, owner)
         else:
             yield bare
 
 
-def _short(of: Any) -> str:
+def _short_name(of: Any) -> str:
     """A name without modules: `Page[Dish]`."""
     origin, args = get_origin(of), get_args(of)
     if origin in (Union, types.UnionType):
-        return " | ".join(map(_short, args))
-    name = "None" if of is type(None) else _name(origin or of)
-    return f"{name}[{', '.join(map(_short, args))}]" if args else name
+        return " | ".join(map(_short_name, args))
+    name = "None" if of is type(None) else _name_of(origin or of)
+    return f"{name}[{', '.join(map(_short_name, args))}]" if args else name
 
 
-def _alias(of: Any) -> Any:
+def _alias_value(of: Any) -> Any:
     """What `type Pair[T] = tuple[T, T]` stands for."""
     alias = get_origin(of) or of
-    return _bound(alias.__value__, dict(zip(alias.__type_params__, get_args(of), strict=False)))
+    return _bound_type(
+        alias.__value__, dict(zip(alias.__type_params__, get_args(of), strict=False))
+    )
 
 
-def _required(cls: Any) -> frozenset[str]:
+def _required_keys(cls: Any) -> frozenset[str]:
     """The keys that must be there; what is written in quotes is understood as well."""
     hints = typing.get_type_hints(cls, include_extras=True)
-    requirements = {name: _requirement(hint) for name, hint in hints.items()}
+    requirements = {name: _requirement_of(hint) for name, hint in hints.items()}
     by_default = cls.__required_keys__
     return frozenset(
         name
@@ -323,7 +369,7 @@ def _required(cls: Any) -> frozenset[str]:
     )
 
 
-def _requirement(hint: Any) -> bool | None:
+def _requirement_of(hint: Any) -> bool | None:
     while (origin := get_origin(hint)) is not None:
         if origin in (typing.Required, typing.NotRequired):
             return origin is typing.Required
@@ -333,32 +379,32 @@ def _requirement(hint: Any) -> bool | None:
     return None
 
 
-def _hints(of: Any) -> Iterator[tuple[str, Any]]:
+def _field_hints(of: Any) -> Iterator[tuple[str, Any]]:
     """Name and type of each field, with the type variables of its class bound."""
     cls = get_origin(of) or of
-    bindings = _bindings(of)
-    for name, hint in _resolved(cls).items():
-        home = next((base for base in cls.__mro__ if name in inspect.get_annotations(base)), cls)
-        yield name, _bound(hint, bindings.get(home, {}))
+    bindings = _type_bindings(of)
+    for name, hint in _resolved_hints(cls).items():
+        home = next((base for base in cls.__mro__ if name in annotations_of(base)), cls)
+        yield name, _bound_type(hint, bindings.get(home, {}))
 
 
-def _resolved(cls: Any) -> dict[str, Any]:
+def _resolved_hints(cls: Any) -> dict[str, Any]:
     try:
         return typing.get_type_hints(cls)
     except NameError:  # a class inside a function that names itself, or `class Page[T]` in 3.12
         names = {cls.__name__: cls}
-        for each in itertools.chain(*map(_parameters, cls.__mro__)):
+        for each in itertools.chain(*map(_type_parameters, cls.__mro__)):
             if names.setdefault(each.__name__, each) is not each:
                 raise  # a variable of another class with the same name: not to be guessed
         return typing.get_type_hints(cls, localns=names)
 
 
-def _parameters(cls: Any) -> tuple[Any, ...]:
+def _type_parameters(cls: Any) -> tuple[Any, ...]:
     """The type variables in `class Page[T]`; text that names one is not understood before 3.13."""
     return getattr(cls, "__type_params__", ())
 
 
-def _bindings(of: Any) -> dict[Any, _Bindings]:
+def _type_bindings(of: Any) -> dict[Any, _Bindings]:
     """For each class what its type variables stand for; `Page[Dish]` binds those of its bases."""
     cls = get_origin(of) or of
     own = dict(zip(getattr(cls, "__parameters__", ()), get_args(of), strict=False))
@@ -366,11 +412,11 @@ def _bindings(of: Any) -> dict[Any, _Bindings]:
     for base in cls.__dict__.get("__orig_bases__", cls.__bases__):
         origin = get_origin(base) or base
         if isinstance(origin, type) and origin not in (typing.Generic, typing.Protocol):
-            bindings |= _bindings(_bound(base, own))
+            bindings |= _type_bindings(_bound_type(base, own))
     return bindings
 
 
-def _bound(of: Any, bindings: _Bindings) -> Any:
+def _bound_type(of: Any, bindings: _Bindings) -> Any:
     if isinstance(of, TypeVar):
         return bindings.get(of, of)
     parameters = cast("tuple[Any, ...]", getattr(of, "__parameters__", ()))
@@ -390,7 +436,7 @@ def union(members: Sequence[Converter]) -> Converter:
         raise Unsupported("two members of a union have the same name and the same fields")
     choices = [*rest, *([_any_of(plain)] if plain else []), *nothing]
     if len(choices) == 2 and nothing and NOTHING not in choices[0].kinds:
-        return _optional(choices[0])
+        return _optional_converter(choices[0])
     return _union_of(choices)
 
 
@@ -404,7 +450,7 @@ def _any_of(members: Sequence[Converter]) -> Converter:
     read = _first_that_fits([each.read for each in members], name)
     kinds = frozenset[type]().union(*[each.kinds for each in members])
     scalars = kinds if all(each.scalars for each in members) else frozenset[type]()
-    return Converter(name, text, check, read, kinds, _types(members), True, scalars)
+    return Converter(name, text, check, read, kinds, _types_of_all(members), True, scalars)
 
 
 def _first_that_fits(convert: Sequence[Callable[[Any], Any]], name: str) -> Callable[[Any], Any]:
@@ -419,7 +465,7 @@ def _first_that_fits(convert: Sequence[Callable[[Any], Any]], name: str) -> Call
     return first
 
 
-def _types(members: Sequence[Converter]) -> frozenset[type] | None:
+def _types_of_all(members: Sequence[Converter]) -> frozenset[type] | None:
     union: set[type] = set()
     for each in members:
         if each.types is None:
@@ -428,7 +474,7 @@ def _types(members: Sequence[Converter]) -> frozenset[type] | None:
     return frozenset(union)
 
 
-def _optional(member: Converter) -> Converter:
+def _optional_converter(member: Converter) -> Converter:
     write_one, read_one = member.write, member.read
 
     def write(value: Any) -> Any:
@@ -451,28 +497,28 @@ def _union_of(choices: Sequence[Converter]) -> Converter:
     untagged = [each for each in choices if _is_clear(each, choices)]
     if len(untagged) < len(choices):  # a tagged one is a list
         untagged = [each for each in untagged if list not in each.kinds]
-    tagged = {_label(each, choices): each for each in choices if each not in untagged}
+    tagged = {_label_of(each, choices): each for each in choices if each not in untagged}
     by_kind = {kind: each.read for each in untagged for kind in each.kinds}
-    labelled = [(_tagging(label, each.write), each.types) for label, each in tagged.items()]
+    labelled = [(_tagging_writer(label, each.write), each.types) for label, each in tagged.items()]
     writers = labelled + [(each.write, each.types) for each in untagged]
     name = " | ".join(each.name for each in choices)
     kinds = frozenset(by_kind) | (LIST if tagged else frozenset[type]())
     text = f"union({'|'.join(each.text for each in choices)})"
     write = _writing_by_type(writers, name)
-    read = _reading(by_kind, {label: each.read for label, each in tagged.items()}, name)
-    return Converter(name, text, write, read, kinds, _types(choices))
+    read = _union_reader(by_kind, {label: each.read for label, each in tagged.items()}, name)
+    return Converter(name, text, write, read, kinds, _types_of_all(choices))
 
 
 def _is_clear(choice: Converter, choices: Sequence[Converter]) -> bool:
     return all(each is choice or choice.kinds.isdisjoint(each.kinds) for each in choices)
 
 
-def _label(choice: Converter, choices: Sequence[Converter]) -> str:
+def _label_of(choice: Converter, choices: Sequence[Converter]) -> str:
     same = [each for each in choices if each.name == choice.name]
     return choice.name if len(same) == 1 else f"{choice.name}#{same.index(choice)}"
 
 
-def _tagging(label: str, write: Write) -> Write:
+def _tagging_writer(label: str, write: Write) -> Write:
     return lambda value: [label, write(value)]
 
 
@@ -491,7 +537,7 @@ def _writing_by_type(writers: Sequence[tuple[Write, frozenset[type] | None]], na
     return write
 
 
-def _reading(by_kind: dict[type, Read], tagged: dict[str, Read], name: str) -> Read:
+def _union_reader(by_kind: dict[type, Read], tagged: dict[str, Read], name: str) -> Read:
     def read(plain: object) -> Any:
         reader = by_kind.get(type(plain))
         if reader is not None:

@@ -18,9 +18,9 @@ def cron_words(expression: str) -> str:
     if day != "*":
         parts.append(_day_words(day))
     if weekday != "*":
-        parts.append(_listed(weekday, _weekday))
+        parts.append(_listed_terms(weekday, _weekday_name))
     if month != "*":
-        parts.append(f"in {_listed(month, _month)}")
+        parts.append(f"in {_listed_terms(month, _month_name)}")
     # As in cron: if both are given, one of them is enough.
     if day[0] != "*" and weekday[0] != "*":
         parts[1:3] = [f"{parts[1]} or {parts[2]}"]
@@ -36,13 +36,13 @@ def _time_words(second: str, minute: str, hour: str) -> str:
         if hour == "*":
             return f"every hour at :{int(minute):02}{seconds}"
         return f"at :{int(minute):02}{seconds}{_hour_words(hour)}"
-    often = _every(minute, "minute") if second == "0" else _every(second, "second")
+    often = _every_unit(minute, "minute") if second == "0" else _every_unit(second, "second")
     if second != "0" and minute != "*":
         often += f" of minute {minute}"
     return often + _hour_words(hour)
 
 
-def _every(field: str, unit: str) -> str:
+def _every_unit(field: str, unit: str) -> str:
     first, slash, step = field.partition("/")
     if field == "*":
         return f"every {unit}"
@@ -72,18 +72,18 @@ def _day_words(day: str) -> str:
     return f"on day {day} of the month"
 
 
-def _listed(field: str, name: Callable[[str], str]) -> str:
+def _listed_terms(field: str, name: Callable[[str], str]) -> str:
     return ", ".join("–".join(name(each) for each in term.split("-")) for term in field.split(","))
 
 
-def _weekday(text: str) -> str:
+def _weekday_name(text: str) -> str:
     if "#" in text:
         day, _, number = text.partition("#")
-        return f"{_weekday(day)} number {number} of the month"
+        return f"{_weekday_name(day)} number {number} of the month"
     if text.endswith("L") and text[:-1] in _NAMES:
         return f"the last {_NAMES[text[:-1]]} of the month"
     return _NAMES.get(text, text.capitalize())
 
 
-def _month(text: str) -> str:
+def _month_name(text: str) -> str:
     return _MONTHS[int(text) - 1] if text.isdigit() else text.capitalize()

@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from ..errors import Duplicate, Mismatch, UsageError
+from .signatures import signature_of
 
 TableRow = Sequence[Any]
 TableRows = Sequence[TableRow]
@@ -50,7 +51,9 @@ class SqlDialect(NamedTuple):
     """Asks for the file of a database that has one writer at a time."""
 
 
-def _statements(now: str, key: str, look_ends: str, prune_ends: str) -> tuple[str, str, str, str]:
+def _sql_statements(
+    now: str, key: str, look_ends: str, prune_ends: str
+) -> tuple[str, str, str, str]:
     """LOOK, DONE, UNDO and PRUNE where only the time and the name of a column differ."""
     old = f"SELECT {key} FROM {TABLE} WHERE until <= {now} ORDER BY until LIMIT {PORTION}"
     return (
@@ -119,7 +122,7 @@ _SQLITE = SqlDialect(
     "ON CONFLICT (key) DO UPDATE SET token = excluded.token, fingerprint = excluded.fingerprint, "
     f"result = NULL, at = excluded.at, until = excluded.until WHERE {TABLE}.until <= excluded.at "
     "RETURNING token",
-    *_statements(_LITE_NOW, "key", "", ""),
+    *_sql_statements(_LITE_NOW, "key", "", ""),
     file="SELECT file FROM pragma_database_list WHERE name = 'main'",
 )
 
@@ -151,7 +154,7 @@ _MY_TAKE = (
 )
 # A locking read: the snapshot of a transaction that has read before does not show newer rows.
 _LOCKING = " LOCK IN SHARE MODE"
-_MY_REST = _statements(_MY_NOW, "`key`", _LOCKING, " FOR UPDATE SKIP LOCKED")
+_MY_REST = _sql_statements(_MY_NOW, "`key`", _LOCKING, " FOR UPDATE SKIP LOCKED")
 _MYSQL = SqlDialect(
     "mysql", (_MY_CREATE,), _MY_TAKE, *_MY_REST, has_returning=False, has_binary_keys=True
 )
@@ -295,7 +298,7 @@ NOT_THE_SAME = (
 
 def take(dialect: SqlDialect, record: DoneRecord) -> Generator[Statement, TableRows, RecordAnswer]:
     """Take the row, or say who has it. Nothing is changed where it is not ours."""
-    parameters = _parameters(dialect, record, fingerprint=record.fingerprint)
+    parameters = _record_parameters(dialect, record, fingerprint=record.fingerprint)
     parameters["window"] = record.window_ms
     if dialect.has_transaction_ids:
         parameters["lock"] = advisory_lock(record.key)
@@ -324,7 +327,9 @@ def look(dialect: SqlDialect, key: str) -> Generator[Statement, TableRows, Recor
         return None
     token, fingerprint, result, ttl_ms = rows[0]
     stored = None if result is None else bytes(result)
-    return Recorded(_text(token), _text(fingerprint), stored, max(float(ttl_ms) / 1000, 0.001))
+    return Recorded(
+        _as_text(token), _as_text(fingerprint), stored, max(float(ttl_ms) / 1000, 0.001)
+    )
 
 
 def look_now(dialect: SqlDialect, key: str) -> Generator[Statement, TableRows, Recorded | None]:
@@ -339,7 +344,7 @@ def finish(
     """Write the result. UsageError: it is not the transaction in which the row was taken."""
     if not dialect.has_transaction_ids:
         yield f"RELEASE SAVEPOINT {_savepoint(record)}", {}
-    parameters = _parameters(dialect, record, result=result) | {"window": record.window_ms}
+    parameters = _record_parameters(dialect, record, result=result) | {"window": record.window_ms}
     rows = yield dialect.done, parameters
     if dialect.has_transaction_ids and (not rows or str(rows[0][0]) != ours.transaction):
         raise UsageError(NOT_THE_SAME)
@@ -355,7 +360,7 @@ def file(dialect: SqlDialect) -> Generator[Statement, TableRows, str | None]:
 
 def undo(dialect: SqlDialect, record: DoneRecord) -> Generator[Statement, TableRows, None]:
     """Leave no row: the rows of the work may commit, and the next submission runs."""
-    yield dialect.undo, _parameters(dialect, record)
+    yield dialect.undo, _record_parameters(dialect, record)
 
 
 def prune(dialect: SqlDialect) -> Generator[Statement, TableRows, None]:
@@ -369,12 +374,12 @@ def create(dialect: SqlDialect) -> Generator[Statement, TableRows, None]:
         yield statement, {}
 
 
-def _parameters(dialect: SqlDialect, record: DoneRecord, **more: Any) -> dict[str, Any]:
+def _record_parameters(dialect: SqlDialect, record: DoneRecord, **more: Any) -> dict[str, Any]:
     key = record.key.encode() if dialect.has_binary_keys else record.key
     return {"key": key, "token": record.token, **more}
 
 
-def _text(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else bytes(value).decode()
 
 
@@ -389,7 +394,7 @@ def shown(opener: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any: ...
 
-    signature = remaining(opener, inspect.signature(function))
+    signature = remaining(opener, signature_of(function))
     call.__signature__ = signature  # type: ignore[attr-defined]
     return call
 
@@ -451,7 +456,7 @@ def database_failure(error: BaseException) -> DatabaseFailure | None:
         if seen is None:
             return None
         codes: list[DatabaseFailure] = [_CODES[code] for code in _codes_of(seen) if code in _CODES]
-        failure = codes[0] if codes else _sentence(seen)
+        failure = codes[0] if codes else _sqlite_failure(seen)
         if failure is not None:
             return failure
         inner = getattr(seen, "orig", None)
@@ -465,7 +470,7 @@ def _codes_of(error: BaseException) -> list[str]:
     return [str(code) for code in (first, *(getattr(error, name, None) for name in names)) if code]
 
 
-def _sentence(error: BaseException) -> DatabaseFailure | None:
+def _sqlite_failure(error: BaseException) -> DatabaseFailure | None:
     if not type(error).__module__.startswith("sqlite3"):
         return None
     text = str(error)

@@ -14,7 +14,8 @@ from .claim import read_record, since_in
 from .codec import FAILURE, MARK, unframe
 from .connection import Outage
 from .keys import companion_key, hash_tag, is_text
-from .lease import holder_in, note_in, parts_of, release_request, secret_of, worker_in
+from .lease import release_request
+from .lease_value import holder_in, is_cooling, note_in, parts_of, secret_of, worker_in
 from .request import ErrorReply, OddReply, Reply, Request, pack
 from .schedule import KEPT_MS, NEW, read_last, records_key
 from .schedule import read_record as read_fire
@@ -69,10 +70,11 @@ class KeyInfo(NamedTuple):
     """Without the namespace. Bytes that are no text are escaped."""
     kind: KeyKind
     state: str
-    """lease, permits: held; claim: running; done: done; cached: value, failed or loading;
-    lock: loading or resting (a load has just failed); schedule: recorded, or new (no fire is
-    over yet); history: fires; rate: counting; waiters: waiting; fence: counter; tag: version;
-    foreign: the type that the server names, or denied (by the ACL)."""
+    """lease: held, or cooling (released, and kept by at_least); permits: held; claim: running;
+    done: done; cached: value, failed or loading; lock: loading or resting (a load has just
+    failed); schedule: recorded, or new (no fire is over yet); history: fires; rate: counting;
+    waiters: waiting; fence: counter; tag: version; foreign: the type that the server names, or
+    denied (by the ACL)."""
     remaining: float | None = None
     """Seconds that the server keeps it; None: for ever."""
     holder: str | None = None
@@ -90,7 +92,9 @@ class KeyInfo(NamedTuple):
     permits: tuple[Permit, ...] = ()
     """The permits that expire first, if several may hold the key."""
     taken: int = 0
-    """How many permits are held."""
+    """How many permits are held, or processes wait."""
+    used: int | None = None
+    """rate: how many units of it are used up now."""
     loading: str | None = None
     """cached: who loads it now."""
     took: float | None = None
@@ -188,14 +192,14 @@ def is_denied(reply: Reply) -> bool:
 
 def classify(namespace: str, reading: KeyReading, now: float) -> KeyInfo:
     """What a key is. *now*: the server's clock. One bad record must not hide the others."""
-    key = _name(namespace, reading.key)
+    key = _name_within(namespace, reading.key)
     try:
-        return _classified(namespace, key, reading, now)
+        return _classified_key(namespace, key, reading, now)
     except Exception:
         return KeyInfo(key, "foreign", "unreadable")
 
 
-def _classified(namespace: str, key: str, reading: KeyReading, now: float) -> KeyInfo:
+def _classified_key(namespace: str, key: str, reading: KeyReading, now: float) -> KeyInfo:
     if is_denied(reading.kind) or is_denied(reading.values):
         return KeyInfo(key, "foreign", "denied")
     pttl, *rest = reading.values
@@ -204,17 +208,21 @@ def _classified(namespace: str, key: str, reading: KeyReading, now: float) -> Ke
     match rest:
         case [bytes(head)]:
             size = len(head) if reading.size is None else reading.size
-            entry = _string(namespace, key, head, now)._replace(remaining=remaining, size=size)
-            return entry._replace(due=_due(entry))
-        case [int(), list()] if key.startswith("fences:") and (whose := _owner(namespace, key)):
+            entry = _string_entry(namespace, key, head, now)._replace(
+                remaining=remaining, size=size
+            )
+            return entry._replace(due=_due_in(entry))
+        case [int(), list()] if key.startswith("fences:") and (whose := _owner_key(namespace, key)):
             return KeyInfo(key, "fence", "counter", remaining, of=whose)
-        case [int(), list()] if key.startswith("fires:") and (whose := _owner(namespace, key)):
+        case [int(), list()] if key.startswith("fires:") and (whose := _owner_key(namespace, key)):
             return KeyInfo(key, "history", "fires", remaining, of=whose)
-        case [int(), list()] if key.startswith("waiting:") and (whose := _owner(namespace, key)):
-            return KeyInfo(key, "waiters", "waiting", remaining, of=whose)
-        case [int(), list(members)] if _is_window(members):
-            return KeyInfo(key, "rate", "counting", remaining)
-        case [int(count), list(members)] if permits := _permits(members, now):
+        case [int(count), list()] if key.startswith("waiting:") and (
+            whose := _owner_key(namespace, key)
+        ):
+            return KeyInfo(key, "waiters", "waiting", remaining, of=whose, taken=count)
+        case [int(count), list(members)] if _is_window(members):
+            return KeyInfo(key, "rate", "counting", remaining, used=count)
+        case [int(count), list(members)] if permits := _permits_in(members, now):
             return KeyInfo(key, "permits", "held", remaining, permits=permits, taken=count)
         case _:
             return KeyInfo(key, "foreign", kind, remaining)
@@ -226,22 +234,24 @@ def _is_window(members: list[Reply]) -> bool:
     return isinstance(first, bytes) and re.fullmatch(rb"\d+ [0-9a-f-]+", first) is not None
 
 
-def _name(namespace: str, key: bytes) -> str:
+def _name_within(namespace: str, key: bytes) -> str:
     return key.decode(errors="backslashreplace").removeprefix(namespace)
 
 
-def _string(namespace: str, key: str, head: bytes, now: float) -> KeyInfo:
+def _string_entry(namespace: str, key: str, head: bytes, now: float) -> KeyInfo:
     if head.startswith(b"dibs1 "):
-        return _framed(key, head, now)
+        return _framed_entry(key, head, now)
     hint = token_hint(head)
     if hint is not None:
-        return _held(namespace, key, head, hint, now)
+        return _held_entry(namespace, key, head, hint, now)
     if key.startswith("scheduled-last:") and _FIRE.match(head):
-        return _schedule(key, head, now)
-    whose = _owner(namespace, key)
+        return _schedule_entry(key, head, now)
+    whose = _owner_key(namespace, key)
     if whose is not None and key.startswith("fence:") and _COUNTER.fullmatch(head):
         number = int(head)
-        return KeyInfo(key, "fence", "counter", age=_age(number / 1e6, now), fence=number, of=whose)
+        return KeyInfo(
+            key, "fence", "counter", age=_age_at(number / 1e6, now), fence=number, of=whose
+        )
     if whose is not None and key.startswith("lock:") and head == b"!":
         return KeyInfo(key, "lock", "resting", of=whose)
     if key.startswith("tag:") and _VERSION.fullmatch(head):
@@ -249,17 +259,17 @@ def _string(namespace: str, key: str, head: bytes, now: float) -> KeyInfo:
     return KeyInfo(key, "foreign", "string", token_hint=foreign_hint(head))
 
 
-def _schedule(key: str, head: bytes, now: float) -> KeyInfo:
+def _schedule_entry(key: str, head: bytes, now: float) -> KeyInfo:
     """The last fire of a schedule that is over; or that it is new, and none is."""
     who = head.removesuffix(NEW).split(b" ")[1].decode(errors="replace")
     if head.endswith(NEW):
         return KeyInfo(key, "schedule", "new", holder=who)
     fired = (read_last(head) or 0) / 1000
-    fires = _fires([head], now)
-    return KeyInfo(key, "schedule", "recorded", holder=who, age=_age(fired, now), fires=fires)
+    fires = _recorded_runs([head], now)
+    return KeyInfo(key, "schedule", "recorded", holder=who, age=_age_at(fired, now), fires=fires)
 
 
-def _due(entry: KeyInfo) -> float | None:
+def _due_in(entry: KeyInfo) -> float | None:
     """When the next fire is due: a record is kept for that time and `KEPT_MS`, from its end on."""
     if not entry.fires or entry.remaining is None:
         return None
@@ -267,7 +277,7 @@ def _due(entry: KeyInfo) -> float | None:
     return entry.remaining - KEPT_MS / 1000 - last.delay - last.took
 
 
-def _fires(values: list[Reply], now: float) -> tuple[Fire, ...]:
+def _recorded_runs(values: list[Reply], now: float) -> tuple[Fire, ...]:
     """Records of fires, the latest first; those of an older version say less."""
     records = [read_fire(each) for each in values if isinstance(each, bytes)]
     fires = sorted([each for each in records if each is not None and each.run], reverse=True)
@@ -275,36 +285,37 @@ def _fires(values: list[Reply], now: float) -> tuple[Fire, ...]:
         Fire(
             each.fire / 1000, each.run.holder, each.run.outcome,
             max(each.run.began - each.fire, 0) / 1000, each.run.took_ms / 1000,
-            _age(each.fire / 1000, now),
+            _age_at(each.fire / 1000, now),
         )
         for each in fires
         if each.run is not None
     ])  # fmt: skip
 
 
-def _held(namespace: str, key: str, head: bytes, hint: str, now: float) -> KeyInfo:
+def _held_entry(namespace: str, key: str, head: bytes, hint: str, now: float) -> KeyInfo:
     """A lease, a running claim, or the lock of a load: they begin with a token."""
     holder, note = holder_in(head), note_in(head)
     words = parts_of(head).words.count(b" ")  # a claim has three, a lock two, a lease one
-    whose = _owner(namespace, key) if key.startswith("lock:") else None
+    whose = _owner_key(namespace, key) if key.startswith("lock:") else None
     if whose is not None and words < 2:
         return KeyInfo(key, "lock", "loading", None, holder, token_hint=hint, of=whose)
     if words:
-        age = _age(since_in(head), now)
+        age = _age_at(since_in(head), now)
         entry = KeyInfo(key, "claim", "running", None, holder, age, token_hint=hint, note=note)
         return entry._replace(worker=worker_in(head))
-    return KeyInfo(key, "lease", "held", None, holder, token_hint=hint, note=note)
+    state = "cooling" if is_cooling(head) else "held"
+    return KeyInfo(key, "lease", state, None, holder, token_hint=hint, note=note)
 
 
-def _framed(key: str, head: bytes, now: float) -> KeyInfo:
+def _framed_entry(key: str, head: bytes, now: float) -> KeyInfo:
     """What a claim left behind, a cached value, or the mark of a load that is under way."""
     if head.startswith(b"dibs1 done "):
         claim = read_record(head, 0.0)
         frame = unframe(claim.result)
-        age = None if frame is None else _age(frame.made_at, now)
+        age = None if frame is None else _age_at(frame.made_at, now)
         return KeyInfo(key, "done", "done", age=age, token_hint=token_hint(head), note=claim.note)
     if head.startswith((b"dibs1 rate ", b"dibs1 quota ")):
-        return KeyInfo(key, "rate", "counting")
+        return KeyInfo(key, "rate", "counting", used=_used_units(head, now))
     loading = None
     if head.startswith(MARK):
         mark, _, head = head.partition(b"\n")
@@ -314,14 +325,32 @@ def _framed(key: str, head: bytes, now: float) -> KeyInfo:
         info = KeyInfo(key, "cached", "loading", loading=loading)
         return info if loading else KeyInfo(key, "foreign", "string", token_hint=foreign_hint(head))
     state = "loading" if loading else "failed" if value.codec == FAILURE else "value"
-    age, took = _age(value.made_at, now), value.took if math.isfinite(value.took) else None
+    age, took = _age_at(value.made_at, now), value.took if math.isfinite(value.took) else None
     return KeyInfo(key, "cached", state, age=age, loading=loading, took=took)
 
 
-def _permits(members: list[Reply], now: float) -> tuple[Permit, ...]:
+_RATE = re.compile(rb"dibs1 rate \d+;([\d:,]+)")
+_QUOTA = re.compile(rb"dibs1 quota \d+ (\d+)")
+
+
+def _used_units(head: bytes, now: float) -> int | None:
+    """Return how many units of a rate (of several: the fullest) or of a quota are used up.
+
+    None: the record cannot be read.
+    """
+    if quota := _QUOTA.match(head):
+        return int(quota[1])
+    rates = _RATE.match(head)
+    if rates is None:
+        return None
+    pairs = [each.split(b":") for each in rates[1].split(b",")]
+    return max(math.ceil(max(int(used) - now * 1e6, 0) / max(int(unit), 1)) for unit, used in pairs)
+
+
+def _permits_in(members: list[Reply], now: float) -> tuple[Permit, ...]:
     """The permits of a sorted set; none: it is not one of ours."""
     permits: list[Permit] = []
-    for member, score in _pairs(members):
+    for member, score in _member_scores(members):
         hint = token_hint(member)
         if hint is None or not math.isfinite(score):
             return ()
@@ -329,7 +358,7 @@ def _permits(members: list[Reply], now: float) -> tuple[Permit, ...]:
     return tuple(permits)
 
 
-def _pairs(members: list[Reply]) -> list[tuple[bytes, float]]:
+def _member_scores(members: list[Reply]) -> list[tuple[bytes, float]]:
     """Members and scores, also where RESP3 nests them."""
     flat = [each for item in members for each in (item if isinstance(item, list) else [item])]
     names = [name for name in flat[::2] if isinstance(name, bytes)]
@@ -337,7 +366,7 @@ def _pairs(members: list[Reply]) -> list[tuple[bytes, float]]:
     return list(zip(names, scores, strict=False))
 
 
-def _owner(namespace: str, key: str) -> str | None:
+def _owner_key(namespace: str, key: str) -> str | None:
     """The key beside which a lock or a fence lives; None: it is neither."""
     _, _, rest = key.partition(":")
     tag = hash_tag(rest.encode(errors="replace"))
@@ -348,7 +377,7 @@ def _owner(namespace: str, key: str) -> str | None:
     return plain if len(plain) < len(whole) or not namespace else None
 
 
-def _age(since: float, now: float) -> float | None:
+def _age_at(since: float, now: float) -> float | None:
     return max(now - since, 0.0) if since > 0 and now > 0 else None
 
 
@@ -367,9 +396,9 @@ def _with_companions(entry: KeyInfo, replies: list[Reply]) -> KeyInfo:
     waiters = read_notes(notes, read_time(time))
     entry = entry._replace(fence=number, loading=loading or entry.loading, waiters=waiters)
     if entry.kind == "schedule" and isinstance(records, list):
-        entry = entry._replace(fires=_fires(records, read_time(time)) or entry.fires)
+        entry = entry._replace(fires=_recorded_runs(records, read_time(time)) or entry.fires)
     if entry.kind == "lease" and entry.fence is not None:
-        return entry._replace(age=_age(entry.fence / 1e6, read_time(replies[0])))
+        return entry._replace(age=_age_at(entry.fence / 1e6, read_time(replies[0])))
     return entry
 
 

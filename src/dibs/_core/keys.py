@@ -23,6 +23,7 @@ from datetime import timedelta
 from typing import Any, Concatenate, NamedTuple, cast
 
 from ..errors import Busy, Duplicate, UsageError
+from .signatures import signature_of
 
 canonical_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 """JSON text that does not depend on the order of keys. RecursionError: nested too deeply."""
@@ -39,7 +40,7 @@ def fingerprint(payload: object, secret: bytes = b"") -> bytes:
     """
     # No JSON begins with a ~, so bytes never equal the text, the number or the form they look like.
     is_raw = isinstance(payload, bytes | bytearray)
-    return digest(secret, b"~" + payload if is_raw else _canonical(payload)).encode()
+    return digest(secret, b"~" + payload if is_raw else _canonical_bytes(payload)).encode()
 
 
 def digest(secret: bytes, data: bytes) -> str:
@@ -47,9 +48,9 @@ def digest(secret: bytes, data: bytes) -> str:
     return hmac.digest(secret, data, hashlib.sha256)[:16].hex()
 
 
-def _canonical(payload: object) -> bytes:
+def _canonical_bytes(payload: object) -> bytes:
     try:
-        text = canonical_json(_plain(payload))
+        text = canonical_json(_plain_json(payload))
     except RecursionError:
         raise UsageError("the payload is nested too deeply") from None
     except UsageError:
@@ -59,7 +60,7 @@ def _canonical(payload: object) -> bytes:
     return text.encode(errors="surrogatepass")
 
 
-def _plain(value: Any) -> Any:
+def _plain_json(value: Any) -> Any:
     """*value* in types that JSON has.
 
     What is serialized as text, as a number or as an object equals that: a UUID equals its text, a
@@ -67,19 +68,19 @@ def _plain(value: Any) -> Any:
     begins with ~; keys of the caller that do so are escaped.
     """
     if isinstance(value, enum.Enum):
-        return _plain(value.value)
+        return _plain_json(value.value)
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, Mapping):
-        return {_key(key): _plain(item) for key, item in _items(cast(Any, value))}
+        return {_member_name(key): _plain_json(item) for key, item in _all_items(cast(Any, value))}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in cast("Iterable[Any]", value)]
+        return [_plain_json(item) for item in cast("Iterable[Any]", value)]
     if isinstance(value, set | frozenset):
-        return {"~set": sorted(_text(item) for item in cast("Iterable[Any]", value))}
-    return _leaf(value)
+        return {"~set": sorted(_canonical_text(item) for item in cast("Iterable[Any]", value))}
+    return _leaf_value(value)
 
 
-def _items(mapping: Any) -> Iterable[tuple[Any, Any]]:
+def _all_items(mapping: Any) -> Iterable[tuple[Any, Any]]:
     """Every pair: a form may have several values for one name, of which `items()` has only one."""
     if hasattr(mapping, "lists"):  # Django, Werkzeug
         return mapping.lists()
@@ -91,17 +92,17 @@ def _items(mapping: Any) -> Iterable[tuple[Any, Any]]:
     return named.items()
 
 
-def _text(value: Any) -> str:
-    return _canonical(value).decode(errors="surrogatepass")
+def _canonical_text(value: Any) -> str:
+    return _canonical_bytes(value).decode(errors="surrogatepass")
 
 
-def _key(key: Any) -> str:
+def _member_name(key: Any) -> str:
     if isinstance(key, str) and not isinstance(key, enum.Enum):
         return f"~{key}" if key.startswith("~") else key
-    return f"~{type(key).__name__}:{_text(key)}"
+    return f"~{type(key).__name__}:{_canonical_text(key)}"
 
 
-def _leaf(value: Any) -> Any:
+def _leaf_value(value: Any) -> Any:
     if isinstance(value, bytes | bytearray):
         return {"~bytes": base64.b64encode(value).decode()}
     if isinstance(value, _TIMES):
@@ -110,17 +111,19 @@ def _leaf(value: Any) -> Any:
         return value.total_seconds()
     if isinstance(value, _TEXT):
         return str(value)
-    return _model(value)
+    return _model_fields(value)
 
 
-def _model(value: Any) -> Any:
+def _model_fields(value: Any) -> Any:
     kind = cast(Any, type(value))
     if hasattr(kind, "model_dump"):
-        return _plain(value.model_dump())
+        return _plain_json(value.model_dump())
     if dataclasses.is_dataclass(kind):
-        return {each.name: _plain(getattr(value, each.name)) for each in dataclasses.fields(kind)}
+        return {
+            each.name: _plain_json(getattr(value, each.name)) for each in dataclasses.fields(kind)
+        }
     if hasattr(kind, "__struct_fields__"):  # msgspec
-        return {name: _plain(getattr(value, name)) for name in kind.__struct_fields__}
+        return {name: _plain_json(getattr(value, name)) for name in kind.__struct_fields__}
     raise UsageError(f"a payload must be data; {kind.__name__} is not")
 
 
@@ -291,24 +294,26 @@ def companion_key(prefix: bytes, key: bytes) -> bytes:
     if b"}" not in key:
         return b"%b{%b}" % (prefix, key)
     # A tag ends at the first brace, so the key cannot be its own tag: another one hashes like it.
-    return b"%b{%b}%b" % (prefix, _tag(_slot(key)), key)
+    return b"%b{%b}%b" % (prefix, _hash_tag(_slot_of(key)), key)
 
 
-def _tag(slot: int) -> bytes:
+def _hash_tag(slot: int) -> bytes:
     """The first of 000, 001 … ZZZ (digits, lower, upper case) that hashes to *slot*."""
     # A CRC is linear: that of three letters is that of the first two, XOR that of the third.
-    pairs, thirds = _codes()
+    pairs, thirds = _tag_codes()
     return next(pair + thirds[slot ^ code] for code, pair in pairs if slot ^ code in thirds)
 
 
 @functools.cache
-def _codes() -> tuple[list[tuple[int, bytes]], dict[int, bytes]]:
+def _tag_codes() -> tuple[list[tuple[int, bytes]], dict[int, bytes]]:
     letters = [letter.encode() for letter in string.digits + string.ascii_letters]
     pairs = [one + two for one, two in itertools.product(letters, repeat=2)]
-    return [(_slot(pair + b"\0"), pair) for pair in pairs], {_slot(one): one for one in letters}
+    return [(_slot_of(pair + b"\0"), pair) for pair in pairs], {
+        _slot_of(one): one for one in letters
+    }
 
 
-def _slot(data: bytes) -> int:
+def _slot_of(data: bytes) -> int:
     return crc_hqx(data, 0) % SLOTS
 
 
@@ -326,14 +331,18 @@ class Template:
     def __init__(self, text: str, function: Callable[..., Any] | None = None) -> None:
         """Without *function*, the values of the fields are passed by their names."""
         self.text = text
-        pieces = _parse(text)
+        pieces = _parse_template(text)
         self._roots = roots_of(text)
-        function = function or _taking(self._roots)
+        function = function or _function_taking(self._roots)
         check_parameters(text, self._roots, function)
-        self._pick = _picker(function, self._roots)
+        self._pick = _argument_picker(function, self._roots)
         self._parts = [
-            (piece.literal, self._roots.index(piece.path[0]), *_writer(text, piece, next_literal))
-            for piece, next_literal in zip(pieces, _following(pieces), strict=True)
+            (
+                piece.literal,
+                self._roots.index(piece.path[0]),
+                *_field_writer(text, piece, next_literal),
+            )
+            for piece, next_literal in zip(pieces, _following_texts(pieces), strict=True)
             if piece.path
         ]
         self._end = "" if pieces[-1].path else pieces[-1].literal
@@ -362,7 +371,9 @@ class Template:
 
 def fields_of(text: str) -> list[str]:
     """The fields of a template, as dotted paths. UsageError: it is no template."""
-    return list(dict.fromkeys(".".join(piece.path) for piece in _parse(text) if piece.path))
+    return list(
+        dict.fromkeys(".".join(piece.path) for piece in _parse_template(text) if piece.path)
+    )
 
 
 def roots_of(text: str) -> list[str]:
@@ -378,7 +389,7 @@ class _Piece(NamedTuple):
     is_hashed: bool = False
 
 
-def _parse(text: str) -> list[_Piece]:
+def _parse_template(text: str) -> list[_Piece]:
     """What the template consists of. UsageError: broken braces, `{}`, `{0}`, `{x!r}`, `{x:>4}`."""
     if not isinstance(text, str) or not text:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError("a key template must be a non-empty string")
@@ -401,13 +412,15 @@ def _parse(text: str) -> list[_Piece]:
     return [*pieces, _Piece(before)] if before else pieces
 
 
-def _following(pieces: list[_Piece]) -> list[str | None]:
+def _following_texts(pieces: list[_Piece]) -> list[str | None]:
     """For each piece the text between its field and the next one; None: there is no next field."""
     following = [piece.literal for piece in pieces if piece.path][1:]
     return [*following, *[None] * (len(pieces) - len(following))]
 
 
-def _writer(text: str, piece: _Piece, following: str | None) -> tuple[str, Callable[[Any], str]]:
+def _field_writer(
+    text: str, piece: _Piece, following: str | None
+) -> tuple[str, Callable[[Any], str]]:
     """The character that text must not contain to be taken as it is, and how others are written.
 
     An empty one: none is taken as it is. UsageError: nothing separates the field from the next one.
@@ -415,7 +428,7 @@ def _writer(text: str, piece: _Piece, following: str | None) -> tuple[str, Calla
     separator = "" if following is None else following[:1]
     if following is not None and (not separator or separator.isdecimal() or separator == "%"):
         raise UsageError(f"{text!r}: put a separator such as ':' between two fields")
-    quote = _quoting("{}" + separator)
+    quote = _quoting_function("{}" + separator)
     field = ".".join(piece.path)
     is_direct = len(piece.path) == 1 and not piece.is_hashed
 
@@ -423,22 +436,22 @@ def _writer(text: str, piece: _Piece, following: str | None) -> tuple[str, Calla
 
     def write(value: Any) -> str:
         try:
-            value = _walk(value, rest) if rest else value
+            value = _follow_path(value, rest) if rest else value
         except (AttributeError, KeyError, TypeError):
             raise UsageError(f"{text!r}: this call has no value for {field!r}") from None
         if piece.is_hashed:
-            return _hashed(text, field, value)
+            return _hashed_value(text, field, value)
         return quote(value if type(value) is str and value else _checked_text(text, field, value))
 
     return (separator or "{") if is_direct else "", write
 
 
-def _quoting(characters: str) -> Callable[[str], str]:
+def _quoting_function(characters: str) -> Callable[[str], str]:
     """Percent-encode *characters*, and a `%` that would be read as one of their codes.
 
     Every `%` where one of *characters* is a letter of a code itself: `%7` and a B would be a `{`.
     """
-    codes = {character: _code(character) for character in characters}
+    codes = {character: _percent_code(character) for character in characters}
     written = [*codes.values(), "%25"]
     is_digit = any(character in code for character in characters for code in written)
     readings = "" if is_digit else "|".join(code[1:] for code in written)
@@ -453,11 +466,11 @@ def _quoting(characters: str) -> Callable[[str], str]:
     return quote
 
 
-def _code(character: str) -> str:
+def _percent_code(character: str) -> str:
     return "".join(f"%{byte:02X}" for byte in character.encode(errors="surrogatepass"))
 
 
-def _hashed(template: str, field: str, value: object) -> str:
+def _hashed_value(template: str, field: str, value: object) -> str:
     """32 hex digits that are the same for equal data. UsageError: it is no data."""
     try:
         return fingerprint(value).decode()
@@ -489,13 +502,13 @@ class Fields:
         self._paths = [(path, tuple(path.split("."))) for path in paths]
         self._roots = list(dict.fromkeys(words[0] for _, words in self._paths))
         check_parameters(", ".join(paths), self._roots, function)
-        self._pick = _picker(function, self._roots)
+        self._pick = _argument_picker(function, self._roots)
 
     def __call__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> dict[str, object]:
         """The value of each path. UsageError: this call lacks one."""
         values = dict(zip(self._roots, self._pick(*args, **kwargs), strict=True))
         try:
-            return {path: _walk(values[words[0]], words[1:]) for path, words in self._paths}
+            return {path: _follow_path(values[words[0]], words[1:]) for path, words in self._paths}
         except (AttributeError, KeyError, TypeError) as error:
             raise UsageError(f"payload: this call has no value for {error}") from None
 
@@ -512,17 +525,25 @@ def checked_paths(given: object, option: str = "payload") -> tuple[str, ...]:
     return cast("tuple[str, ...]", paths)
 
 
+_GENERATOR = (
+    "a generator runs item by item, when the call has long returned: to share what it yields and "
+    "keep it, use streamed; to guard it, hold or claim the key in its body"
+)
+
+
 def function_error(function: object, otherwise: str) -> str:
     """What is wrong with a *function* that a decorator cannot wrap."""
     if isinstance(function, classmethod | staticmethod):
         kind = type(cast("object", function)).__name__
         return f"put @{kind} above the decorator of dibs: it wraps the function itself"
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        return _GENERATOR
     return otherwise
 
 
 def check_parameters(text: str, roots: list[str], function: Callable[..., Any]) -> None:
     """UsageError: *function* has no parameter of one of these names."""
-    parameters = inspect.signature(function).parameters
+    parameters = signature_of(function).parameters
     for root in roots:
         if root not in parameters:
             where = getattr(function, "__qualname__", repr(function))
@@ -547,7 +568,7 @@ def check_fields(text: str, function: Callable[..., Any], ignore: tuple[str, ...
 
     `self` and `cls` are no fields; *ignore* names others.
     """
-    parameters = inspect.signature(function).parameters
+    parameters = signature_of(function).parameters
     first = next(iter(parameters), None)
     args = [name for name in parameters if name not in ignore]
     if first in ("self", "cls") and first in args:
@@ -563,18 +584,20 @@ def check_fields(text: str, function: Callable[..., Any], ignore: tuple[str, ...
     )
 
 
-def _taking(names: list[str]) -> Callable[..., Any]:
+def _function_taking(names: list[str]) -> Callable[..., Any]:
     """A function whose parameters are *names*."""
     return eval(f"lambda *, {', '.join(names)}: None" if names else "lambda: None")
 
 
-def _picker(function: Callable[..., Any], names: list[str]) -> Callable[..., tuple[Any, ...]]:
+def _argument_picker(
+    function: Callable[..., Any], names: list[str]
+) -> Callable[..., tuple[Any, ...]]:
     """A function with the same parameters that returns those named.
 
     Made once, so that Python itself matches arguments to parameters at every call: ten times
     quicker than `Signature.bind`. Calling it wrongly is the same TypeError as for the function.
     """
-    signature = inspect.signature(function)
+    signature = signature_of(function)
     known: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
     for number, parameter in enumerate(signature.parameters.values()):
@@ -602,10 +625,10 @@ def answering(answer: Callable[..., Any], function: Callable[..., Any], what: st
     UsageError: it needs one that *function* does not have. *what*: the option.
     """
     try:
-        first, *more = inspect.signature(answer).parameters.values()
+        first, *more = signature_of(answer).parameters.values()
     except ValueError:  # some built-in functions do not say what they take
         return lambda error, args, kwargs: answer(error)
-    known = list(inspect.signature(function).parameters)
+    known = list(signature_of(function).parameters)
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     needed = [each for each in more if each.kind in named and each.default is each.empty]
     for each in needed:
@@ -616,7 +639,7 @@ def answering(answer: Callable[..., Any], function: Callable[..., Any], what: st
         names = [name for name in known if name != first.name]
     if not names:
         return lambda error, args, kwargs: answer(error)
-    pick = _picker(function, names)
+    pick = _argument_picker(function, names)
     return lambda error, args, kwargs: answer(
         error, **dict(zip(names, pick(*args, **kwargs), strict=True))
     )
@@ -629,7 +652,7 @@ class _Verbatim(str):
         return str(self)
 
 
-def _walk(value: Any, path: tuple[str, ...]) -> Any:
+def _follow_path(value: Any, path: tuple[str, ...]) -> Any:
     """Follow a dotted path through attributes and mappings."""
     for word in path:
         value = cast(Any, value)[word] if isinstance(value, dict) else getattr(value, word)

@@ -3,21 +3,23 @@
 import functools
 import math
 import re
-from collections.abc import Callable
-from itertools import count
 from typing import Literal, NamedTuple, Protocol
 
 from ..errors import UsageError
 from .capabilities import Engine, run_script, run_whole_script
 from .causes import code_of_reply
 from .keys import companion_key, milliseconds, public_name
+from .lease_value import cooled, holder_in, is_cooling, note_in, parts_of, secret_of
 from .options import HoldOptions
-from .request import SIZE, ErrorReply, OddReply, Reply, Request, pack, parts_in
+from .request import REPEATED, SIZE, ErrorReply, OddReply, Reply, Request, pack, parts_in
 from .unit_of_work import Unit
 
 FENCE_LIFE = 3600.0
 """How long a fence counter outlives its lease, in seconds."""
 _FENCE_MS = int(FENCE_LIFE * 1000)
+
+
+HoldState = Literal["held", "cooling"]
 
 
 class Holding(NamedTuple):
@@ -29,6 +31,8 @@ class Holding(NamedTuple):
     """Host name and process id; None: not written by dibs."""
     note: str | None = None
     """What the holder of a running claim said about it."""
+    state: HoldState = "held"
+    """"cooling": it was released, and its `at_least` keeps it."""
 
 
 class HoldCall:
@@ -201,7 +205,7 @@ def read_acquire(replies: list[Reply], token: bytes) -> Won | Holding:
         value, fence = value
     if value is None or value == token:
         return WON if fence is None else Won(int(str(fence)))
-    return _holding(value, pttl)
+    return read_holding(value, pttl)
 
 
 # ---- extend
@@ -226,22 +230,25 @@ _EXTEND = ("EVAL", "GET", "PEXPIRE")
 class SetExpiry(Request):
     """Let the key expire after *ms*, if it is still ours: earlier or later.
 
-    A server that is out of memory refuses it, because SET writes; it takes the script, which only
-    changes the expiry.
+    *left* takes the place of its value; then the reply is the value before. A server that is out
+    of memory refuses it, because SET writes; it takes the script, which only changes the expiry.
     """
 
-    __slots__ = ("_ms", "_token")
+    __slots__ = ("_words",)
 
-    def __init__(self, key: bytes, token: bytes, ms: int, until: float = 0.0) -> None:
-        super().__init__(pack("SET", key, token, "IFEQ", token, "PX", ms), 1, key, until)
-        self._token = token
-        self._ms = ms
+    def __init__(
+        self, key: bytes, token: bytes, ms: int, until: float = 0.0, left: bytes | None = None
+    ) -> None:
+        said = () if left is None else ("GET",)
+        words = ("SET", key, left or token, "IFEQ", token, *said, "PX", ms)
+        super().__init__(pack(*words), 1, key, until)
+        self._words = (token, ms, left or token)
 
     def by_script(self, engine: Engine | None) -> Request | None:
         """Extend it by script. None: this user may not run any."""
         if engine is None or "EVAL" in engine.refused:
             return None
-        script = run_whole_script("hold_extend", [self.key], self._token, self._ms, b"1")
+        script = run_whole_script("hold_extend", [self.key], *self._words)
         return Request(script, 1, self.key, self.until)
 
 
@@ -274,11 +281,17 @@ def release_request(engine: Engine, key: bytes, token: bytes, until: float) -> R
 def shorten_request(engine: Engine, key: bytes, token: bytes, ms: int, until: float) -> Request:
     """Let the key expire after *ms*, if it is still ours: a release with `at_least`.
 
-    Read the reply with `read_extend`. Repeating the request is harmless.
+    Read the reply with `read_end`. Repeating the request is harmless.
     """
+    left = cooled(token)
     if engine.set_ifeq:
-        return SetExpiry(key, token, ms, until)
-    return Request(run_whole_script("hold_extend", [key], token, ms, b"1"), 1, key, until)
+        return SetExpiry(key, token, ms, until, left)
+    return Request(run_whole_script("hold_extend", [key], token, ms, left), 1, key, until)
+
+
+def read_end(reply: Reply, token: bytes) -> bool:
+    """True: it was ours, and is released."""
+    return reply in (1, REPEATED, token, cooled(token))
 
 
 # ---- peek
@@ -297,83 +310,22 @@ def peek_request(key: bytes) -> Request:
 def read_peek(replies: list[Reply]) -> Holding | None:
     """The holder; None: the key is free."""
     value, pttl = replies
-    return None if value is None else _holding(value, pttl)
+    return None if value is None else read_holding(value, pttl)
 
 
-# ---- what the value says
-
-
-def token_maker(prefix: bytes, holder: bytes, first: int = 1) -> Callable[[], bytes]:
-    """What makes proofs of ownership: unique by prefix and number; after the @ the holder."""
-    template = b"%b-%%x@%b" % (prefix, holder.replace(b"%", b"%%"))
-    return map(template.__mod__, count(first)).__next__  # no Python code runs for each
-
-
-_SECRET = re.compile(rb"[^ @]*")
-
-
-def secret_of(value: bytes) -> bytes:
-    """The unique part of a value: a token up to the @, or a record's first word."""
-    match = _SECRET.match(value)
-    return b"" if match is None else match[0]
-
-
-class ValueParts(NamedTuple):
-    """What the value of a key says: `5a1f…-2c 9b1e… 193310c1a40@web-1:4711`, and a note."""
-
-    words: bytes
-    """The secret; of a claim, its fingerprint and its time as well."""
-    holder: bytes | None
-    """None: it was not written by dibs."""
-    note: bytes | None
-
-    @property
-    def is_claim(self) -> bool:
-        """A lease has one word, the lock of a load up to two, a claim three."""
-        return b" " in self.words
-
-
-def parts_of(value: bytes) -> ValueParts:
-    """The one place that knows how a value is put together; `running_record` makes it."""
-    words, mark, rest = value.partition(b"@")
-    holder, line, note = rest.partition(b"\n")
-    return ValueParts(words, holder if mark else None, note if line else None)
-
-
-def _holding(value: Reply, pttl: Reply) -> Holding:
+def read_holding(value: Reply, pttl: Reply) -> Holding:
+    """Who has the key, and for how long. OddReply: the value is none."""
     if not isinstance(value, bytes):
         raise OddReply
     # PTTL: -2 gone meanwhile, -1 another program set it without a ttl.
     remaining = (
         pttl / 1000 if isinstance(pttl, int) and pttl >= 0 else math.inf if pttl == -1 else 0.0
     )
-    return Holding(remaining, holder_in(value), note_in(value))
+    return Holding(remaining, holder_in(value), note_in(value), _state(value))
 
 
-def holder_in(value: Reply) -> str | None:
-    """Who, from the value. None: the key was written by something that is not dibs."""
-    if not isinstance(value, bytes) or value.startswith(b"dibs1 "):  # or not a lease: a result
-        return None
-    holder = parts_of(value).holder
-    return None if holder is None else holder.partition(FETCHED)[0].decode(errors="replace")
-
-
-FETCHED = b" fetched:"
-"""Between the holder of a job's claim and the id of the worker that has fetched its message."""
-
-
-def worker_in(value: bytes) -> str | None:
-    """The id of the worker that has fetched the message of a job; None: none has."""
-    _, mark, worker = (parts_of(value).holder or b"").partition(FETCHED)
-    return worker.decode(errors="replace") if mark else None
-
-
-def note_in(value: Reply) -> str | None:
-    """The note of a running claim, from the value of its key."""
-    if not isinstance(value, bytes) or value.startswith(b"dibs1 "):
-        return None
-    note = parts_of(value).note
-    return None if note is None else note.decode(errors="replace")
+def _state(value: Reply) -> HoldState:
+    return "cooling" if isinstance(value, bytes) and is_cooling(value) else "held"
 
 
 # ---- what an error means
@@ -455,7 +407,7 @@ def permit_request(call: HoldCall, token: bytes) -> Request:
         words = (token, options.ttl_ms, limit, _FENCE_MS)
         return Request(run_script("hold_permit", keys, *words) + pack("PTTL", key), 2, key)
     size = SIZE[len(key)]
-    head, tail = _around(options.ttl_ms, limit)
+    head, tail = _permit_request_parts(options.ttl_ms, limit)
     parts = (head, size, key, b"\r\n", SIZE[len(token)], token, b"\r\n", tail, size, key, b"\r\n")
     return Request(b"".join(parts), 2, key)
 
@@ -467,7 +419,7 @@ def fences_key(options: HoldOptions, key: bytes) -> bytes:
 
 
 @functools.lru_cache(maxsize=256)
-def _around(ttl_ms: int, limit: int) -> tuple[bytes, bytes]:
+def _permit_request_parts(ttl_ms: int, limit: int) -> tuple[bytes, bytes]:
     """What stands before the key and after the token: the same for every key.
 
     The PTTL at the end makes it two replies, as for every acquire; the first says everything.
@@ -486,7 +438,7 @@ def read_permit(replies: list[Reply], token: bytes) -> Won | AllTaken:
     if isinstance(reply, int):
         return Won(reply)
     first, pttl, greatest = parts_in(reply)
-    refusal = AllTaken(_seconds(pttl), holder_in(first))
+    refusal = AllTaken(_seconds_left(pttl), holder_in(first), None, _state(first))
     refusal.greatest = greatest if isinstance(greatest, bytes) else b""
     return refusal
 
@@ -519,8 +471,8 @@ def keep_request(engine: Engine, lease: LeaseState, token: bytes, ttl_ms: int) -
 
 
 def shorten_permit(key: bytes, token: bytes, ms: int, until: float) -> Request:
-    """Let a permit expire after *ms*: a release with `at_least`. Read it with `read_extend`."""
-    script = run_whole_script("hold_permit_extend", [key], token, ms, b"1")
+    """Let a permit expire after *ms*: a release with `at_least`. Read it with `read_end`."""
+    script = run_whole_script("hold_permit_extend", [key], token, ms, cooled(token))
     return Request(script, 1, key, until)
 
 
@@ -561,10 +513,10 @@ def read_peek_permits(reply: Reply) -> Holding | None:
     if reply is None:
         return None
     token, pttl = parts_in(reply)
-    return Holding(_seconds(pttl), holder_in(token))
+    return Holding(_seconds_left(pttl), holder_in(token), None, _state(token))
 
 
-def _seconds(pttl: Reply) -> float:
+def _seconds_left(pttl: Reply) -> float:
     return max(pttl, 0) / 1000 if isinstance(pttl, int) else math.inf
 
 

@@ -129,7 +129,7 @@ class Multiplexer(Circuit, Generic[C]):
 
     def started(self) -> None:
         """The first look is due in `look_every` seconds."""
-        self._watch(self.current)
+        self._watch_silence(self.current)
 
     def look(self, elapsed: float, delivered: int) -> Next | None:
         """Is the server silent? None: nothing is unanswered, look again after the next request.
@@ -143,7 +143,7 @@ class Multiplexer(Circuit, Generic[C]):
         if channel.has_received:
             self._silent_on = []
         if self._has_progressed(channel, delivered):
-            self._watch(channel)
+            self._watch_silence(channel)
             return Next.NOTHING
         if self._silence.count(elapsed):
             return Next.TRIP
@@ -161,7 +161,7 @@ class Multiplexer(Circuit, Generic[C]):
         is_sending = before < self._end and before < delivered
         return has_received or head is None or head is not self._seen or is_sending
 
-    def _watch(self, channel: C | None) -> None:
+    def _watch_silence(self, channel: C | None) -> None:
         """Count the silence from now on."""
         head = None if channel is None else channel.head
         self._silence.reset(0.0 if head is None else allowance(len(head[1].payload)))
@@ -199,11 +199,11 @@ class Multiplexer(Circuit, Generic[C]):
     def _repeated_from(self, old: C, channel: C, now: float) -> list[Pending]:
         """What is still wanted of *old*, in whose place *channel* is."""
         if can_end(old.client, channel.client):
-            return self._left(old, now, is_open=True)
+            return self._still_wanted(old, now, is_open=True)
         self.superseded.add(old)
         return [repeated(pending) for pending in old.queue if is_wanted(pending)]
 
-    def _left(self, channel: C, now: float, *, is_open: bool = False) -> list[Pending]:
+    def _still_wanted(self, channel: C, now: float, *, is_open: bool = False) -> list[Pending]:
         """What is still wanted of *channel*, which is used no more; it is sent again."""
         if channel.head is not None:
             self.abandoned.add(channel.client, now, is_open=is_open)
@@ -240,7 +240,7 @@ class Multiplexer(Circuit, Generic[C]):
             self.superseded.discard(channel)
             return Next.NOTHING
         self.current = None
-        unanswered = self._left(channel, now)
+        unanswered = self._still_wanted(channel, now)
         if not unanswered and not self.backlog:
             return Next.NOTHING
         self.backlog[:0] = unanswered
@@ -257,7 +257,7 @@ class Multiplexer(Circuit, Generic[C]):
         """The server is elsewhere: the connection to close; its requests wait for the next one."""
         channel, self.current = self.current, None
         if channel is not None:
-            unanswered = self._left(channel, now)
+            unanswered = self._still_wanted(channel, now)
             self._was_sent = self._was_sent or bool(unanswered)
             self.backlog[:0] = unanswered
         return channel
@@ -265,7 +265,7 @@ class Multiplexer(Circuit, Generic[C]):
     def fail_all(self, now: float, cause: Cause) -> list[C]:
         """The server is out: every waiter gets an `Outage`. The connections to close."""
         channels = [*self.superseded, *([] if self.current is None else [self.current])]
-        sent = [pending for channel in channels for pending in self._left(channel, now)]
+        sent = [pending for channel in channels for pending in self._still_wanted(channel, now)]
         unsent, self.backlog = self.backlog, []
         self.current, self.superseded = None, set()
         for pending in sent:

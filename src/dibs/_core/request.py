@@ -88,7 +88,11 @@ SIZE = [b"$%d\r\n" % size for size in range(1200)]
 def pack(*words: bytes | str | int) -> bytes:
     """One command as the wire wants it."""
     # hiredis 3.5 ends the process if a signal handler raises while it writes a number.
-    command: Any = tuple([b"%d" % word if isinstance(word, int) else word for word in words])
+    command: Any = words
+    for word in words:
+        if type(word) is int:
+            command = tuple([b"%d" % each if type(each) is int else each for each in words])
+            break
     return hiredis.pack_command(command)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
@@ -96,17 +100,17 @@ def commands_in(payload: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
     """The commands in a write, each as the wire wants it, and its words."""
     start = 0
     while start < len(payload):
-        number, at = _number(payload, start)
+        number, at = _read_number(payload, start)
         words: list[bytes] = []
         for _ in range(number):
-            size, at = _number(payload, at)
+            size, at = _read_number(payload, at)
             words.append(payload[at : at + size])
             at += size + 2
         yield payload[start:at], words
         start = at
 
 
-def _number(payload: bytes, at: int) -> tuple[int, int]:
+def _read_number(payload: bytes, at: int) -> tuple[int, int]:
     """The number behind `*` or `$`, and where the line after it begins."""
     end = payload.index(b"\r\n", at)
     return int(payload[at + 1 : end]), end + 2
@@ -229,6 +233,10 @@ class ClientInfo(NamedTuple):
         return b"/" in self.laddr
 
 
+def _unchanged(pending: Pending) -> Pending:
+    return pending
+
+
 class Channel:
     """The requests on one connection, in order: not yet written, and not yet answered."""
 
@@ -244,6 +252,8 @@ class Channel:
         """True: bytes have arrived since the last check."""
         self.is_shared = False
         """True: several requests were answered at once the last time: several callers are busy."""
+        self.sent_again: Callable[[Pending], Pending] = _unchanged
+        """Gives what must be delivered somebody who waits for its reply."""
         self._got: list[Reply] = []
 
     @property
@@ -269,8 +279,14 @@ class Channel:
                 reply = got
                 self._got = got = []
             queue.popleft()
-            if waiter is not None and not waiter.done():
+            if waiter is None:
+                continue
+            if not waiter.done():
                 waiter.set_result(reply)
+            elif request.until:  # its caller was cancelled; perhaps it was not served
+                waiter, _ = self.sent_again((None, request))
+                if waiter is not None:
+                    waiter.set_result(reply)
         self.is_shared = before - len(queue) > 1
 
     def clear(self) -> list[Pending]:

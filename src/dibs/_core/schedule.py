@@ -48,12 +48,12 @@ class _Field(NamedTuple):
         """The numbers of a list such as `1-5,10/2`. ValueError: it is none."""
         numbers: set[int] = set()
         for term in text.split(","):
-            numbers |= self._term(term)
+            numbers |= self._term_values(term)
         return numbers
 
-    def _term(self, term: str) -> set[int]:
+    def _term_values(self, term: str) -> set[int]:
         range_text, slash, step_text = term.partition("/")
-        step = _number(step_text) if slash else 1
+        step = _parsed_number(step_text) if slash else 1
         first, dash, last = range_text.partition("-")
         if step < 1:
             raise ValueError(term)
@@ -67,13 +67,13 @@ class _Field(NamedTuple):
 
     def value(self, text: str) -> int:
         """The number of *text*. ValueError: there is none, or it is out of range."""
-        value = self.names.index(text) + self.least if text in self.names else _number(text)
+        value = self.names.index(text) + self.least if text in self.names else _parsed_number(text)
         if not self.least <= value <= self.most:
             raise ValueError(text)
         return value
 
 
-def _number(text: str) -> int:
+def _parsed_number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 5):
         raise ValueError(text)
     return int(text)
@@ -93,19 +93,19 @@ class _Days:
     """Which days an expression names, by day of the month, month and day of the week."""
 
     def __init__(self, days: str, months: str, weekdays: str) -> None:
-        self._months = _read(_MONTH, months)
+        self._months = _read_field(_MONTH, months)
         # As in Debian's cron: both must match if either begins with a star, else one of them.
         self._are_both_needed = days.startswith("*") or weekdays.startswith("*")
         special = {"L", "LW"} & set(days.split(","))
         self._is_last_day, self._is_last_workday = "L" in special, "LW" in special
         plain = [each for each in days.split(",") if each not in special]
-        self._days = _read(_DAY_OF_MONTH, ",".join(plain)) if plain else set[int]()
+        self._days = _read_field(_DAY_OF_MONTH, ",".join(plain)) if plain else set[int]()
         terms = weekdays.split(",")
         nth = [each for each in terms if each.endswith("L") or "#" in each]
         self._nth = {_nth_weekday(each) for each in nth}
         """Day of the week, and the how manyth of its month; 0: the last."""
         rest = [each for each in terms if each not in nth]
-        plain_weekdays = _read(_WEEKDAY, ",".join(rest)) if rest else set[int]()
+        plain_weekdays = _read_field(_WEEKDAY, ",".join(rest)) if rest else set[int]()
         self._weekdays = {each % 7 for each in plain_weekdays}
 
     def __contains__(self, number: int) -> bool:
@@ -140,22 +140,22 @@ def _nth_weekday(term: str) -> tuple[int, int]:
     text, mark, number = term.partition("#")
     try:
         weekday = _WEEKDAY.value(text if mark else text[:-1]) % 7
-        nth = _number(number) if mark else 0
+        nth = _parsed_number(number) if mark else 0
     except ValueError:
-        raise _unreadable(_WEEKDAY, term) from None
+        raise _unreadable_field(_WEEKDAY, term) from None
     if mark and not 1 <= nth <= 5:
-        raise _unreadable(_WEEKDAY, term)
+        raise _unreadable_field(_WEEKDAY, term)
     return weekday, nth
 
 
-def _read(field: _Field, text: str) -> set[int]:
+def _read_field(field: _Field, text: str) -> set[int]:
     try:
         return field.values(text)
     except ValueError:
-        raise _unreadable(field, text) from None
+        raise _unreadable_field(field, text) from None
 
 
-def _unreadable(field: _Field, text: str) -> UsageError:
+def _unreadable_field(field: _Field, text: str) -> UsageError:
     return UsageError(f"{text!r} is no {field.name} ({field.least} to {field.most})")
 
 
@@ -189,8 +189,8 @@ class Cron:
         self.zone = zone
         try:
             second, minute, hour, day, month, weekday = fields_of(expression)
-            self._seconds = sorted(_read(_SECOND, second))
-            hours, minutes = _read(_HOUR, hour), _read(_MINUTE, minute)
+            self._seconds = sorted(_read_field(_SECOND, second))
+            hours, minutes = _read_field(_HOUR, hour), _read_field(_MINUTE, minute)
             self._minutes = sorted([3600 * one + 60 * two for one in hours for two in minutes])
             """Of a day, each as its first second."""
             self._days = _Days(day, month, weekday)
@@ -199,12 +199,12 @@ class Cron:
             raise UsageError(message) from None
         self._is_fixed = not minute.startswith("*") and not hour.startswith("*")
         self._check_zone()
-        if self._search(_SOON // 1000) is None:
+        if self._search_from(_SOON // 1000) is None:
             raise UsageError(f"the cron expression {expression!r} never fires")
 
     def _check_zone(self) -> None:
         try:
-            self._offset(_SOON // 1000)
+            self._offset_at(_SOON // 1000)
         except Exception as error:  # a class of the caller's
             raise UsageError(f"the time zone {self.zone!r} cannot be used: {error}") from None
 
@@ -214,23 +214,23 @@ class Cron:
         least = max(end - _LONGEST, 0)
         while end > least:
             begin = (end - 1) // _DAY * _DAY
-            fire = self._first(begin, end)
+            fire = self._first_run(begin, end)
             if fire is not None:
-                return self._last(fire, end) * 1000
+                return self._last_run(fire, end) * 1000
             end = begin
         return 0
 
-    def _last(self, fire: int, end: int) -> int:
+    def _last_run(self, fire: int, end: int) -> int:
         """The last fire before *end*, if there is *fire*."""
         while end - fire > 1:
             middle = (fire + end) // 2
-            later = self._first(middle, end)
+            later = self._first_run(middle, end)
             fire, end = (fire, middle) if later is None else (later, end)
         return fire
 
     def following(self, after: int) -> int:
         """The first fire after *after*. UsageError: there is none for fifty years."""
-        fire = self._search(after // 1000 + 1)
+        fire = self._search_from(after // 1000 + 1)
         if fire is None:
             raise UsageError(f"the cron expression {self._expression!r} never fires again")
         return fire * 1000
@@ -242,18 +242,18 @@ class Cron:
             number += 1
         return number
 
-    def _search(self, begin: int) -> int | None:
+    def _search_from(self, begin: int) -> int | None:
         """The first fire from *begin* on; here and below in seconds since the epoch."""
         most = begin + _LONGEST
         while begin < most:
             end = (begin // _DAY + 1) * _DAY
-            fire = self._first(begin, end)
+            fire = self._first_run(begin, end)
             if fire is not None:
                 return fire
             begin = end
         return None
 
-    def _first(self, begin: int, end: int) -> int | None:
+    def _first_run(self, begin: int, end: int) -> int | None:
         """The first fire from *begin* on, before *end*: at most a day, so with one change at most.
 
         In the tz database, two changes of a zone are at least three days apart.
@@ -261,45 +261,47 @@ class Cron:
         nearby = range(begin // _DAY - 1, (end - 1) // _DAY + 2)  # in any zone
         if not any(day in self._days for day in nearby):
             return None
-        before, after = self._offset(begin - 1), self._offset(end - 1)
+        before, after = self._offset_at(begin - 1), self._offset_at(end - 1)
         if before == after:
             return self._first_with(after, begin, end)
-        change = self._change(begin, end - 1, after)
+        change = self._change_of_offset(begin, end - 1, after)
         fire = self._first_with(before, begin, change)
         if fire is not None:
             return fire
-        is_made_up = self._is_fixed and self._match(change + before, change + after) is not None
+        is_made_up = (
+            self._is_fixed and self._first_match(change + before, change + after) is not None
+        )
         return change if is_made_up else self._first_with(after, change, end)
 
-    def _change(self, begin: int, end: int, after: int) -> int:
+    def _change_of_offset(self, begin: int, end: int, after: int) -> int:
         """From when on the zone has the offset *after*."""
         while begin < end:
             middle = (begin + end) // 2
-            begin, end = (begin, middle) if self._offset(middle) == after else (middle + 1, end)
+            begin, end = (begin, middle) if self._offset_at(middle) == after else (middle + 1, end)
         return end
 
     def _first_with(self, offset: int, begin: int, end: int) -> int | None:
         """The first fire of a time in which the zone has one offset."""
-        local = self._match(begin + offset, end + offset)
+        local = self._first_match(begin + offset, end + offset)
         while local is not None and self._is_fixed and self._is_repeated(local - offset):
-            local = self._match(local + 1, end + offset)
+            local = self._first_match(local + 1, end + offset)
         return None if local is None else local - offset
 
     def _is_repeated(self, fire: int) -> bool:
         """Whether the local time of *fire* comes for the second time."""
-        before, now = self._offset(fire - _DAY), self._offset(fire)
-        return before > now and self._offset(fire - (before - now)) == before
+        before, now = self._offset_at(fire - _DAY), self._offset_at(fire)
+        return before > now and self._offset_at(fire - (before - now)) == before
 
-    def _match(self, begin: int, end: int) -> int | None:
+    def _first_match(self, begin: int, end: int) -> int | None:
         """The first local time from *begin* on, before *end*, that the fields name."""
         for day in range(begin // _DAY, (end - 1) // _DAY + 1):
-            time = self._time(max(begin - day * _DAY, 0)) if day in self._days else None
+            time = self._time_of_day(max(begin - day * _DAY, 0)) if day in self._days else None
             if time is not None:
                 local = day * _DAY + time
                 return local if local < end else None
         return None
 
-    def _time(self, least: int) -> int | None:
+    def _time_of_day(self, least: int) -> int | None:
         """The first time of a day that is not before *least*, in seconds."""
         minute = least - least % 60
         place = bisect_left(self._minutes, minute)
@@ -310,7 +312,7 @@ class Cron:
             place += 1
         return self._minutes[place] + self._seconds[0] if place < len(self._minutes) else None
 
-    def _offset(self, time: int) -> int:
+    def _offset_at(self, time: int) -> int:
         offset = datetime.fromtimestamp(time, self.zone).utcoffset()
         if offset is None:
             raise ValueError("it has no offset from UTC")

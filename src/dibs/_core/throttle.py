@@ -14,7 +14,7 @@ from ..errors import UsageError
 from .capabilities import run_script
 from .keys import LONGEST_TTL, Seconds, seconds
 from .keywords import TypedDict, refuse_unknown
-from .lease import secret_of
+from .lease_value import secret_of
 from .options import OutagePolicy, Settings
 from .request import OddReply, Reply, Request
 from .schedule import zone_named
@@ -27,7 +27,8 @@ _ROUNDING = 1.01
 """By how much a whole number of µs may make a rate slower than asked for."""
 
 Period = Literal["day", "week", "month"]
-Rates = tuple[tuple[int, Seconds], ...] | list[tuple[int, Seconds]]
+_Further = tuple[int, Seconds] | tuple[int, Seconds, int]
+Rates = tuple[_Further, ...] | list[_Further]
 
 
 class ThrottleKeywords(TypedDict, total=False, closed=True):
@@ -40,7 +41,8 @@ class ThrottleKeywords(TypedDict, total=False, closed=True):
     burst: int | None
     """How many may come at once after a quiet time. None: *limit*. 1: evenly spaced."""
     also: Rates
-    """Further rates of the key, as (limit, per): all of them count a call, or none does."""
+    """Further rates of the key, as (limit, per): all of them count a call, or none does. With a
+    third number a call always costs that much of it: (60, 60, 1) beside a limit of tokens."""
     exact: bool
     """Never more than *limit* in any time of *per*, at the price of an entry for each call; without
     it, such a time may have *limit* and *burst*."""
@@ -66,6 +68,8 @@ class Rate(NamedTuple):
 
     interval_us: int
     burst: int
+    own_cost: int = 0
+    """What each call costs of it. 0: what the call says."""
 
 
 class ThrottleOptions:
@@ -84,17 +88,17 @@ class ThrottleOptions:
     ) -> None:
         self.limit: Final = units(limit, "limit")
         self.per: Final = seconds(per, "per")
-        self.rates: Final = (_rate(self.limit, self.per, burst), *_further(also))
+        self.rates: Final = (_checked_rate(self.limit, self.per, burst), *_further_rates(also))
         if exact and (burst is not None or also):
             raise UsageError("exact=True takes neither burst= nor also=")
         self.exact: Final = bool(exact)
-        self.most: Final = min(rate.burst for rate in self.rates)
+        self.most: Final = min(rate.burst for rate in self.rates if not rate.own_cost)
         """The most that one call may cost."""
         self.on_outage: Final = settings.policy(on_outage)
 
     def check_cost(self, cost: object) -> int:
         """Return *cost*. Raises UsageError if no call may ever cost so much."""
-        return _cost(cost, self.most, "burst")
+        return _checked_cost(cost, self.most, "burst")
 
 
 class QuotaOptions:
@@ -118,7 +122,7 @@ class QuotaOptions:
 
     def check_cost(self, cost: object) -> int:
         """Return *cost*. Raises UsageError if no call may ever cost so much."""
-        return _cost(cost, self.limit, "limit")
+        return _checked_cost(cost, self.limit, "limit")
 
 
 def units(number: object, what: str) -> int:
@@ -128,7 +132,7 @@ def units(number: object, what: str) -> int:
     return number
 
 
-def _cost(cost: object, most: int, what: str) -> int:
+def _checked_cost(cost: object, most: int, what: str) -> int:
     if type(cost) is not int or cost < 0:
         raise UsageError(f"cost must be a whole number, 0 or more, not {cost!r}")
     if cost > most:
@@ -136,7 +140,7 @@ def _cost(cost: object, most: int, what: str) -> int:
     return cost
 
 
-def _rate(limit: int, per: float, burst: int | None) -> Rate:
+def _checked_rate(limit: int, per: float, burst: int | None) -> Rate:
     # Whole numbers, rounded up: sums stay exact, and the limit is never exceeded.
     micros = round(per * _MICRO)
     rate = Rate(math.ceil(micros / limit), limit if burst is None else units(burst, "burst"))
@@ -147,11 +151,19 @@ def _rate(limit: int, per: float, burst: int | None) -> Rate:
     return rate
 
 
-def _further(also: Iterable[tuple[int, Seconds]]) -> list[Rate]:
+def _further_rates(also: Iterable[_Further]) -> list[Rate]:
     rates = list(also)
-    if len(rates) >= MOST_RATES or not all(len(each) == 2 for each in rates):
-        raise UsageError(f"also= takes at most {MOST_RATES - 1} pairs of limit and per")
-    return [_rate(units(limit, "limit"), seconds(per, "per"), None) for limit, per in rates]
+    if len(rates) >= MOST_RATES or not all(2 <= len(each) <= 3 for each in rates):
+        most = MOST_RATES - 1
+        raise UsageError(f"also= takes at most {most} of (limit, per), or (limit, per, cost)")
+    return [_further_rate(each[0], each[1], *each[2:]) for each in rates]
+
+
+def _further_rate(limit: int, per: Seconds, cost: int | None = None) -> Rate:
+    rate = _checked_rate(units(limit, "limit"), seconds(per, "per"), None)
+    if cost is None:
+        return rate
+    return rate._replace(own_cost=_checked_cost(units(cost, "cost"), rate.burst, "limit"))
 
 
 def check_throttle(options: ThrottleKeywords) -> ThrottleOptions:
@@ -186,20 +198,36 @@ UNGUARDED_USAGE = UsageOutcome(passed=True, left=0, reset=0.0, guarded=False)
 
 
 def throttle_request(
-    key: bytes, token: bytes, options: ThrottleOptions, cost: int = 1, wait: float | None = 0.0
+    key: bytes, token: bytes, options: ThrottleOptions, cost: int = 1, wait: float = 0.0
 ) -> Request:
-    """Count a call that takes its turn within *wait* seconds. None: settle, count it anyway."""
-    patience = -1 if wait is None else math.floor(wait * _MICRO)
-    rates = [number for rate in options.rates for number in rate]
-    words = (secret_of(token), cost, patience, *rates)
-    return Request(run_script("throttle", [key], *words), 1, key)
+    """Count a call that takes its turn within *wait* seconds. A cost of 0: look."""
+    return _throttle_request(key, token, options, cost, math.floor(wait * _MICRO), min(cost, 1))
+
+
+def settle_request(
+    key: bytes, token: bytes, options: ThrottleOptions, more: int, *, is_unused: bool
+) -> Request:
+    """Count *more* for a call, or less. *is_unused*: there was no such call after all."""
+    return _throttle_request(key, token, options, more, -1, -1 if is_unused else 0)
+
+
+def _throttle_request(
+    key: bytes, token: bytes, options: ThrottleOptions, cost: int, patience: int, calls: int
+) -> Request:
+    words = [
+        number
+        for interval, burst, own in options.rates
+        for number in (interval, burst, calls * own if own else cost, own)
+    ]
+    script = run_script("throttle", [key], secret_of(token), patience, *words)
+    return Request(script, 1, key)
 
 
 def window_request(
     key: bytes, token: bytes, options: ThrottleOptions, cost: int, wait: float
 ) -> Request:
     """Count a call in the window before its turn, which comes within *wait* seconds."""
-    words = (secret_of(token), cost, math.floor(wait * _MICRO), *_window(options))
+    words = (secret_of(token), cost, math.floor(wait * _MICRO), *_window_of(options))
     return Request(run_script("window", [key], *words), 1, key)
 
 
@@ -207,11 +235,11 @@ def settle_window_request(
     key: bytes, options: ThrottleOptions, request: bytes, before: int, cost: int
 ) -> Request:
     """Let *request*, which was counted with the cost *before*, have cost *cost*."""
-    words = (request, cost, 0, *_window(options), request, before)
+    words = (request, cost, 0, *_window_of(options), request, before)
     return Request(run_script("window", [key], *words), 1, key)
 
 
-def _window(options: ThrottleOptions) -> tuple[int, int]:
+def _window_of(options: ThrottleOptions) -> tuple[int, int]:
     return math.ceil(options.per * _MICRO), options.limit
 
 
@@ -265,18 +293,18 @@ def period_limits(per: Period, zone: tzinfo, now: float) -> list[float]:
     return [each.replace(tzinfo=zone).timestamp() for each in starts]
 
 
-def _day(moment: datetime) -> datetime:
+def _start_of_day(moment: datetime) -> datetime:
     return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def _week(moment: datetime) -> datetime:
-    return _day(moment) - timedelta(days=moment.weekday())
+def _start_of_week(moment: datetime) -> datetime:
+    return _start_of_day(moment) - timedelta(days=moment.weekday())
 
 
-def _month(moment: datetime) -> datetime:
-    return _day(moment).replace(day=1)
+def _start_of_month(moment: datetime) -> datetime:
+    return _start_of_day(moment).replace(day=1)
 
 
-_STARTS = {"day": _day, "week": _week, "month": _month}
+_STARTS = {"day": _start_of_day, "week": _start_of_week, "month": _start_of_month}
 _LONGER = {"day": timedelta(hours=36), "week": timedelta(days=10), "month": timedelta(days=45)}
 """Longer than a period, and shorter than two."""

@@ -18,6 +18,7 @@ from .bodies import MOST_FIELDS, Field, Form, form_fields, read_multipart
 from .facts import URLENCODED, InvalidRequest, RequestFacts, ambiguous, value_text
 
 _MISSING: Any = None
+_FORMS = (URLENCODED, "multipart/form-data")
 _CHARSET = re.compile(r'charset\s*=\s*"?([^\s;",]*)', re.IGNORECASE)
 _CHARSETS = ("", "utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "latin1")
 """In which ASCII is written as in UTF-8. Django and Starlette decode by what is declared."""
@@ -93,18 +94,16 @@ def _form(facts: RequestFacts) -> Form | None:
     """The fields and files of a form; None: not a form, or too long to parse."""
     if facts.fields is not None:
         return Form(facts.fields, is_plain=True)
-    if facts.is_compressed:
+    media_type = facts.media_type
+    if media_type not in _FORMS or facts.is_compressed:
         return None
     if facts.long is not None:
         return facts.long.form
-    media_type = facts.media_type
     if media_type == URLENCODED:
         if facts.body.count(b"&") >= MOST_FIELDS:
             return None
         return Form(_pairs(facts.body.decode("utf-8", "surrogateescape")), is_plain=True)
-    if media_type == "multipart/form-data":
-        return read_multipart(facts.headers["content-type"], facts.body)
-    return None
+    return read_multipart(facts.headers["content-type"], facts.body)
 
 
 def _pairs(text: str) -> list[Field]:

@@ -144,6 +144,10 @@ class Once:
         return functools.partial(self._apply, _policy_of(policy, options), within)
 
     def _apply(self, policy: Policy, within: TransactionOpener[Any] | None, view: Any) -> Any:
+        if within is not None and policy.store == "all":
+            raise UsageError(
+                'store="all" stores failures, which within= rolls back with their record'
+            )
         check_single(view)
         guarded = self._guard(policy, view, within)
         remember(view)

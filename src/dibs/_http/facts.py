@@ -21,14 +21,17 @@ class RequestHeaders(dict[str, str]):
 def read_headers(lines: Iterable[tuple[str, str]]) -> RequestHeaders:
     """The headers in *lines* of names and values. HTTP/2 may split cookies."""
     headers = RequestHeaders()
+    more: dict[str, list[str]] = {}
     for given, value in lines:
         name = given.lower()
         if name in headers:
-            joint = "; " if name == "cookie" else ", "
-            headers[name] = f"{headers[name]}{joint}{value}"
-            headers.repeated = (*headers.repeated, name)
+            more.setdefault(name, [headers[name]]).append(value)
         else:
             headers[name] = value
+    if more:  # joined once: there may be as many lines as a client likes
+        for name, values in more.items():
+            headers[name] = ("; " if name == "cookie" else ", ").join(values)
+        headers.repeated = tuple(more)
     return headers
 
 

@@ -1,5 +1,6 @@
 """Which requests are guarded, and how: the options of an application, and the policy of a route."""
 
+import functools
 import re
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field, replace
@@ -54,12 +55,12 @@ class GuardOptions(Generic[U]):
             raise UsageError("session_cookie must be the name of a cookie, or None")
         secret_bytes(self.secret)
 
-    @property
+    @functools.cached_property
     def spool(self) -> Spool:
         """The room for long bodies."""
         return spool_of(self.spool_limit)
 
-    @property
+    @functools.cached_property
     def key(self) -> bytes:
         """The secret as bytes; empty: none was set."""
         return secret_bytes(self.secret)
@@ -172,7 +173,7 @@ class PolicyKeywords(TypedDict, total=False, closed=True):
     wait: Seconds
     lease: Seconds | None
     on_outage: OutagePolicy | None
-    store: Iterable[int] | None
+    store: Iterable[int] | Literal["all"] | None
     on_disconnect: OnDisconnect
     most: int
     not_replayed: Iterable[str]
@@ -225,10 +226,11 @@ class Policy:
     on_outage: OutagePolicy | None = None
     """While Redis is unavailable: "open" runs requests unguarded, "closed" answers 503. Default: as
     the Dibs says."""
-    store: tuple[int, ...] | None = None
+    store: tuple[int, ...] | Literal["all"] | None = None
     """With after="replay": the 4xx statuses whose responses are stored. Default: all but those that
-    ask for another request (400, 422), for a login or for patience. Never stored: a response with
-    Retry-After, a refusal of dibs."""
+    ask for another request (400, 422), for a login or for patience. "all": the first response,
+    whatever it is, also a 5xx. Never stored: a response that asks for patience, a refusal of dibs.
+    """
     on_disconnect: OnDisconnect = "finish"
     """What follows if the client leaves a stream: "finish" leaves behind what a success does, and
     reads a response that is stored to its end; "release" ends it as a failure, which stops the
@@ -257,7 +259,7 @@ class Policy:
             given = getattr(self, name)
             object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
         self._check()
-        if self.store is not None:
+        if self.store is not None and self.store != "all":
             object.__setattr__(self, "store", tuple(self.store))
             _check_statuses(self.store)
         _check_paths(self.by)
@@ -396,9 +398,9 @@ class Policy:
     def outcome(self, status: int, *, is_later: bool = False) -> How:
         """How a response with *status* ends the claim.
 
-        A 5xx ends it like an exception. After a 4xx the client may correct the request and try
-        again; but where responses are stored, a final 4xx is stored as well: the same request gets
-        the same one.
+        A 5xx ends it like an exception, unless `store` is "all". After a 4xx the client may correct
+        the request and try again; but where responses are stored, a final 4xx is stored as well:
+        the same request gets the same one.
 
         Args:
             is_later: The response says that nothing was done, and asks for a later attempt.
@@ -407,6 +409,8 @@ class Policy:
             return "returned"
         if is_later or status in _LATER:
             return "released"
+        if self.after == "replay" and self.store == "all":
+            return "returned"
         if status >= 500:
             return "raised"
         if self.after != "replay":
@@ -418,15 +422,15 @@ class Policy:
 
         A middleware, which is a policy with a route, cannot know whether an endpoint exists at all.
         """
-        if self.store is not None:
+        if isinstance(self.store, tuple):
             return status in self.store
         return status not in _NOT_FINAL and not (self.route and status in _FROM_ROUTER)
 
 
-def _check_statuses(statuses: tuple[int, ...]) -> None:
+def _check_statuses(statuses: tuple[object, ...]) -> None:
     """UsageError: a status of `store` that is not a 4xx, or never final."""
     for status in statuses:
-        if not 400 <= status < 500:
+        if not isinstance(status, int) or not 400 <= status < 500:
             raise UsageError(f"store: {status!r} is not a 4xx; 2xx and 3xx are always stored")
         if status in _LATER:
             raise UsageError(f"store: {status} asks for a later attempt, and is never stored")
@@ -469,12 +473,23 @@ class _Pattern:
 
 
 def _regex(path: str) -> str:
-    return "".join([_word(word) for word in re.split(r"(\*|\{\w+\})", path)])
+    """The pattern of a route.
+
+    Of a text between two `*`, its first occurrence will do: to try all of them, in a path that a
+    client made for that, would take seconds. With a field, which one counts makes a difference.
+    """
+    first, *others = [_words(text) for text in path.split("*")]
+    if any("(?P<" in text for text in others):
+        return ".*".join([first, *others])
+    between = [f"(?>.*?{text})" for text in others[:-1]]
+    return "".join([first, *between, *[".*" + last for last in others[-1:]]])
+
+
+def _words(text: str) -> str:
+    return "".join([_word(word) for word in re.split(r"(\{\w+\})", text)])
 
 
 def _word(word: str) -> str:
-    if word == "*":
-        return ".*"
     if re.fullmatch(r"\{\w+\}", word):
         return f"(?P<{word[1:-1]}>[^/]+)"
     if "{" in word or "}" in word:

@@ -41,6 +41,8 @@ _BUSY = "Another request is working on this."
 _NOT_NOW = "This attempt was not processed; try again soon."
 """An earlier one may have been."""
 _TOO_OFTEN = "This was called too often."
+_QUOTA_EXCEEDED = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+"""Registered by draft-ietf-httpapi-ratelimit-headers-10."""
 _NO_LEASE = "It cannot be known right now whether another request is working on this."
 
 
@@ -92,11 +94,15 @@ def busy(error: Busy | Unavailable, message: str | None = None) -> Response:
     return _problem(None, 409, "busy", "Busy", detail, retry_after=wait, **facts)
 
 
-def too_often(fields: Headers, retry_after: float, message: str | None = None) -> Response:
-    """The refusal of a request that came too early. *fields*: further headers."""
-    facts = {} if message is None else {"message": message}
+def too_often(
+    policy: str, fields: Headers, retry_after: float, message: str | None = None
+) -> Response:
+    """The refusal of a request that came too early. *policy*: its name. *fields*: more headers."""
+    facts: dict[str, Any] = {"violated-policies": [policy]}
+    if message is not None:
+        facts["message"] = message
     title, detail = "Too many requests", message or _TOO_OFTEN
-    problem = _problem(None, 429, "throttled", title, detail, retry_after=retry_after, **facts)
+    problem = _problem(None, 429, _QUOTA_EXCEEDED, title, detail, retry_after=retry_after, **facts)
     return problem._replace(headers=(*problem.headers, *fields))
 
 
@@ -145,7 +151,8 @@ def _problem(
     retry_after: float | None = None,
     **facts: Any,
 ) -> Response:
-    document = {"type": f"urn:dibs:{kind}", "title": title, "status": status, "detail": detail}
+    uri = kind if ":" in kind else f"urn:dibs:{kind}"
+    document = {"type": uri, "title": title, "status": status, "detail": detail}
     headers = [("content-type", "application/problem+json"), ("cache-control", "no-store")]
     if policy is not None and policy.docs is not None:
         headers.append(("link", f'<{policy.docs}>; rel="describedby"'))
@@ -178,6 +185,7 @@ _PROBLEM = {
         "message": {"type": "string"},
         "state": {"type": "string", "enum": ["running", "done"]},
         "retryAfter": {"type": "integer", "minimum": 1},
+        "violated-policies": {"type": "array", "items": {"type": "string"}},
     },
 }
 

@@ -59,8 +59,9 @@ _LOGIN_COOKIE = re.compile(
 """A cookie by whose name people seem to log in."""
 _BARE_VALUE = re.compile(r"[!#-:<-\[\]-~]*")
 _QUOTED_VALUE = re.compile(r'"((?:[ !#-:<-\[\]-~]|\\[ -~])*)"')
-_COOKIE = re.compile(r'([^=;]*)=((?:\s*"(?:[^"\\]|\\.)*"\s*(?=;|$))|[^;]*)')
-"""A cookie whose value may contain a semicolon in quotes."""
+_COOKIE = re.compile(r'(?:^|;)([^=;]*+)=((?:\s*"(?:[^"\\]|\\.)*"\s*(?=;|$))|[^;]*)')
+"""A cookie whose value may contain a semicolon in quotes. It begins where one can: else a header
+without any would be read again from each of its characters."""
 
 
 Unknown = Literal["scheme", "cookie"]

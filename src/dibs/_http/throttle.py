@@ -51,7 +51,7 @@ class Throttle:
         self._checked = check_throttle(options)
         if not callable(cost):
             self._checked.check_cost(cost)
-        self._policy = _quoted(self.name)
+        self._policy = _printable(self.name)
 
     def key_of(self, fields: Mapping[str, object], *call: object) -> str | Any:
         """The key of a request, by the fields of its path; or what the function says, given *call*.
@@ -72,7 +72,7 @@ class Throttle:
         fields = self._fields(outcome)
         if outcome.passed:
             return ThrottleAnswer(fields, None)
-        return ThrottleAnswer((), too_often(fields, outcome.reset, self.message))
+        return ThrottleAnswer((), too_often(self._policy, fields, outcome.reset, self.message))
 
     def _fields(self, outcome: UsageOutcome) -> Headers:
         """RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-10.
@@ -82,8 +82,8 @@ class Throttle:
         if not outcome.guarded:
             return ()
         options = self._checked
-        limit = f"{self._policy};r={outcome.left};t={max(math.ceil(outcome.reset), 1)}"
-        policy = f"{self._policy};q={options.limit};w={max(math.ceil(options.per), 1)}"
+        limit = f'"{self._policy}";r={outcome.left};t={max(math.ceil(outcome.reset), 1)}'
+        policy = f'"{self._policy}";q={options.limit};w={max(math.ceil(options.per), 1)}'
         return (("ratelimit-policy", policy), ("ratelimit", limit))
 
     def facts(self) -> tuple[Any, ...]:
@@ -91,9 +91,9 @@ class Throttle:
         return self.key, self.cost, self.message, self.name, *sorted(self.options.items(), key=repr)
 
 
-def _quoted(name: str) -> str:
+def _printable(name: str) -> str:
     """A string of RFC 9651, which is printable ASCII. Different names stay different."""
-    return f'"{quote(name, safe=_PRINTABLE)}"'
+    return quote(name, safe=_PRINTABLE)
 
 
 class Throttled:

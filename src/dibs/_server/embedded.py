@@ -61,7 +61,7 @@ class EmbeddedServer:
     def __init__(self, folder: ServerFolder, connection: socket.socket) -> None:
         self._folder = folder
         self._connection = connection
-        self._close = weakref.finalize(self, _close, connection, os.getpid())
+        self._close_connection = weakref.finalize(self, _close_connection, connection, os.getpid())
 
     def __repr__(self) -> str:
         return f"<EmbeddedServer {self.url} {'alive' if self.alive else 'closed or ended'}>"
@@ -87,14 +87,14 @@ class EmbeddedServer:
         In a forked child it changes nothing for the parent. Python closes the connections that a
         child inherits at the fork anyway.
         """
-        self._close()
+        self._close_connection()
 
     def rejoin(self) -> "EmbeddedServer":
         """Return this process's own use of the same server, started again if it has ended.
 
         For a forked child, and when `alive` is False. Raises what `start` raises.
         """
-        return _join(self._folder)
+        return _connect_to_supervisor(self._folder)
 
 
 def start(folder: str | None) -> EmbeddedServer:
@@ -105,16 +105,16 @@ def start(folder: str | None) -> EmbeddedServer:
     """
     find_server()
     if folder is not None:
-        return _join(_shared_folder(folder))
+        return _connect_to_supervisor(_shared_folder(folder))
     private = _private_folder()
     try:
-        return _join(private)
+        return _connect_to_supervisor(private)
     except BaseException:
         shutil.rmtree(private.path, ignore_errors=True)
         raise
 
 
-def _join(folder: ServerFolder) -> EmbeddedServer:
+def _connect_to_supervisor(folder: ServerFolder) -> EmbeddedServer:
     """Connect to the supervisor of *folder*, started if there is none, and wait for its status."""
     deadline = time.monotonic() + _START_WITHIN + 1  # the supervisor gives up first, and knows why
     for _ in range(_ATTEMPTS):
@@ -124,15 +124,15 @@ def _join(folder: ServerFolder) -> EmbeddedServer:
             return EmbeddedServer(folder, connection)
         connection.close()
         if status:
-            raise _unavailable(status.removeprefix("failed: "))
+            raise _unavailable_because(status.removeprefix("failed: "))
     why = last_line(folder.log)
-    raise _unavailable(f"its supervisor ended {_ATTEMPTS} times in a row: {why}")
+    raise _unavailable_because(f"its supervisor ended {_ATTEMPTS} times in a row: {why}")
 
 
 def _connect_or_start(folder: ServerFolder, deadline: float) -> socket.socket:
     try:
-        with _locked(folder, deadline):
-            connection = _connect(folder) or _start_supervisor(folder)
+        with _exclusive_start(folder, deadline):
+            connection = _running_supervisor(folder) or _start_supervisor(folder)
             _connections.add(connection)
             return connection
     except OSError as error:
@@ -160,7 +160,7 @@ def _read_status(connection: socket.socket, deadline: float) -> str:
     return received.decode().strip()
 
 
-def _close(connection: socket.socket, owner: int) -> None:
+def _close_connection(connection: socket.socket, owner: int) -> None:
     """Close *connection*; in the process that opened it, shut it down as well.
 
     A child that is forked during a close has a copy of the socket that is never closed.
@@ -171,7 +171,7 @@ def _close(connection: socket.socket, owner: int) -> None:
     connection.close()
 
 
-def _unavailable(why: str) -> Unavailable:
+def _unavailable_because(why: str) -> Unavailable:
     return Unavailable(cause_for("embedded", why), name="the embedded server")
 
 
@@ -179,7 +179,7 @@ def _unavailable(why: str) -> Unavailable:
 
 
 @contextmanager
-def _locked(folder: ServerFolder, deadline: float) -> Generator[None, None, None]:
+def _exclusive_start(folder: ServerFolder, deadline: float) -> Generator[None, None, None]:
     """No other thread or process starts or ends the supervisor of *folder* meanwhile."""
     while True:
         with _fork_lock:
@@ -191,7 +191,7 @@ def _locked(folder: ServerFolder, deadline: float) -> Generator[None, None, None
                     os.close(lock)
                 return
         if time.monotonic() > deadline:
-            raise _unavailable(f"{folder.lock_file} is locked by a process that is stopped")
+            raise _unavailable_because(f"{folder.lock_file} is locked by a process that is stopped")
         time.sleep(_LOCK_EVERY)
 
 
@@ -269,7 +269,7 @@ def _is_alone(status: os.stat_result) -> bool:
 # --- the supervisor --------------------------------------------------------------------------
 
 
-def _connect(folder: ServerFolder) -> socket.socket | None:
+def _running_supervisor(folder: ServerFolder) -> socket.socket | None:
     """A connection to the supervisor of *folder*; None: none is running."""
     connection = socket.socket(socket.AF_UNIX)
     try:
@@ -286,9 +286,9 @@ def _connect(folder: ServerFolder) -> socket.socket | None:
 
 def _start_supervisor(folder: ServerFolder) -> socket.socket:
     """A connection to a new supervisor. We listen for it, so it can be connected to at once."""
-    listener = _listen(folder.supervisor_socket)
+    listener = _listening_socket(folder.supervisor_socket)
     with listener, open(folder.log, "wb", opener=_open_log) as log:
-        connection = _connect(folder)
+        connection = _running_supervisor(folder)
         assert connection is not None, "we are listening, and the folder is locked"
         try:
             _run_supervisor(folder, listener.fileno(), log.fileno())
@@ -298,7 +298,7 @@ def _start_supervisor(folder: ServerFolder) -> socket.socket:
     return connection
 
 
-def _listen(path: str) -> socket.socket:
+def _listening_socket(path: str) -> socket.socket:
     with suppress(FileNotFoundError):
         os.unlink(path)  # of a supervisor that was killed, or of a machine that crashed
     listener = socket.socket(socket.AF_UNIX)
@@ -320,7 +320,7 @@ def _run_supervisor(folder: ServerFolder, listener: int, log: int) -> None:
     kind = "private" if folder.is_private else "shared"
     arguments = (find_server(), folder.path, kind, str(_START_WITHIN))
     launcher = subprocess.Popen(
-        [_interpreter(), "-I", "-S", "-c", _RUN_SUPERVISOR, _PACKAGE, *arguments],
+        [_supervisor_python(), "-I", "-S", "-c", _RUN_SUPERVISOR, _PACKAGE, *arguments],
         stdin=listener,
         stdout=log,
         stderr=log,
@@ -330,7 +330,7 @@ def _run_supervisor(folder: ServerFolder, listener: int, log: int) -> None:
     launcher.wait()
 
 
-def _interpreter() -> str:
+def _supervisor_python() -> str:
     """A Python for the supervisor; in an application server `sys.executable` may be that server."""
     frozen = getattr(sys, "frozen", False)  # then it is the application, which would start again
     candidates = [] if frozen else [sys.executable, os.path.join(sys.prefix, "bin", "python3")]
@@ -347,7 +347,7 @@ def _interpreter() -> str:
 def _private_folder() -> ServerFolder:
     try:
         path = tempfile.mkdtemp(prefix="dibs-")
-        if not _fits(path):
+        if not _path_fits(path):
             os.rmdir(path)
             path = tempfile.mkdtemp(prefix="dibs-", dir=_short_root())
     except OSError as error:
@@ -358,13 +358,13 @@ def _private_folder() -> ServerFolder:
 def _shared_folder(named: str) -> ServerFolder:
     # A directory in it: the folder may be open to others, or contain files with our names.
     path = os.path.join(os.path.realpath(named), ".dibs")
-    if not _fits(path):
+    if not _path_fits(path):
         digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
         path = os.path.join(_short_root(), f"dibs-{os.geteuid()}-{digest}")
     return ServerFolder(path, is_private=False)
 
 
-def _fits(path: str) -> bool:
+def _path_fits(path: str) -> bool:
     folder = ServerFolder(path, is_private=True)
     return len(os.fsencode(folder.supervisor_socket)) <= _MAX_SOCKET_PATH
 

@@ -47,7 +47,7 @@ def wait_until_ready(path: str, has_ended: Callable[[], bool], within: float) ->
     over.
     """
     deadline = time.monotonic() + within
-    while not _answers(path):
+    while not _answers_ping(path):
         if has_ended():
             return "ended at once"
         if time.monotonic() > deadline:
@@ -56,7 +56,7 @@ def wait_until_ready(path: str, has_ended: Callable[[], bool], within: float) ->
     return None
 
 
-def _answers(path: str) -> bool:
+def _answers_ping(path: str) -> bool:
     try:
         return ask(path, "PING", within=_PING_WITHIN) == b"PONG"
     except (OSError, NoReply):

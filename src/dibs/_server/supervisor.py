@@ -40,7 +40,7 @@ class ServerProcess:
         self.exit_pipe, write_end = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
-            _exec_server(program, _arguments(folder), write_end)
+            _exec_server(program, _server_arguments(folder), write_end)
         os.close(write_end)
 
     def start_failure(self, within: float) -> str | None:
@@ -57,7 +57,7 @@ class ServerProcess:
         return bool(select.select([self.exit_pipe], [], [], 0)[0])
 
 
-def _arguments(folder: ServerFolder) -> list[str]:
+def _server_arguments(folder: ServerFolder) -> list[str]:
     return arguments(
         {
             "port": "0",
@@ -93,7 +93,7 @@ def _end_orphan(path: str) -> None:
     """End a server whose supervisor was killed; on Linux it has ended with its parent."""
     with suppress(OSError, NoReply):  # a server that ends closes the connection
         ask(path, "SHUTDOWN", "NOSAVE", within=_SHUTDOWN_WITHIN)
-    _remove(path)
+    _remove_file(path)
 
 
 class Supervisor:
@@ -123,7 +123,7 @@ class Supervisor:
                 return False
             for fd in ready:
                 if fd in self._users:
-                    self._read(fd)
+                    self._read_from_user(fd)
                 else:
                     self._accept_all(b"ready\n")
 
@@ -141,12 +141,12 @@ class Supervisor:
         names = set(os.listdir(self._folder.path)) - {lock_file} - log_files
         # The lock file goes last: a process that locks it then sees that it has left the folder.
         for name in (*names, lock_file):
-            _remove(os.path.join(self._folder.path, name))
+            _remove_file(os.path.join(self._folder.path, name))
         with suppress(OSError):  # the log is kept, or another supervisor is being started in it
             os.rmdir(self._folder.path)
 
     def _accept_all(self, line: bytes) -> None:
-        while user := self._accept():
+        while user := self._accept_user():
             try:
                 user.send(line)
             except OSError:  # it has left already
@@ -155,7 +155,7 @@ class Supervisor:
                 self._users[user.fileno()] = user
                 self._poll.register(user, select.POLLIN)
 
-    def _accept(self) -> socket.socket | None:
+    def _accept_user(self) -> socket.socket | None:
         try:
             user, _ = self._listener.accept()
         except OSError:  # no user waits, or there are too many
@@ -163,7 +163,7 @@ class Supervisor:
         user.setblocking(False)
         return user
 
-    def _read(self, fd: int) -> None:
+    def _read_from_user(self, fd: int) -> None:
         try:
             has_left = not self._users[fd].recv(64)
         except OSError:
@@ -197,12 +197,12 @@ def _file_id(path: str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _remove(path: str) -> None:
+def _remove_file(path: str) -> None:
     with suppress(OSError):  # it is not there
         os.unlink(path)
 
 
-def _daemonize() -> None:
+def _become_daemon() -> None:
     """Become a child of init, and ignore signals that are meant for the user's terminal."""
     if os.fork():
         os._exit(0)  # the user waits for this one, so the supervisor never becomes its zombie
@@ -236,7 +236,7 @@ def main(program: str, path: str, kind: str, within: str) -> None:
 
     *kind* is "private" or "shared". *within*: the seconds in which the server has to answer.
     """
-    _daemonize()
+    _become_daemon()
     folder = ServerFolder(path, is_private=kind == "private")
     supervisor = Supervisor(_listener_from_stdin(), folder)
     server = ServerProcess(program, folder)

@@ -10,7 +10,8 @@ from .._core.causes import cause_for
 from .._core.claim import How, Left, encoded_note, framed, left_by, with_note
 from .._core.connection import Outage
 from .._core.keys import Seconds, fingerprint, milliseconds, seconds
-from .._core.lease import HoldCall, LeaseState, note_in, settle_request
+from .._core.lease import HoldCall, LeaseState, settle_request
+from .._core.lease_value import note_in
 from .._core.options import ClaimOptions
 from .._core.unit_of_work import Unit, current, use
 from .._events import EventSink
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 else:
     R = TypeVar("R")
 import functools
-import inspect
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -54,6 +54,7 @@ from .._core.done_table import Recorded, RefusedByTable
 from .._core.keys import Fields, Template, answering, expand
 from .._core.lease import UNGUARDED, HeldElsewhere, Holding
 from .._core.options import HoldOptions
+from .._core.signatures import signature_of
 from ..errors import Duplicate, LeaseLost, Mismatch
 from .committed_rows import Records, TableQuery
 from .hold import resume
@@ -672,7 +673,7 @@ def once(
         return leases.calls.run(functools.partial(run, args, kwargs), failed)
 
     if within is not None:
-        claimed.__signature__ = inspect.signature(shown)  # type: ignore[attr-defined]
+        claimed.__signature__ = signature_of(shown)  # type: ignore[attr-defined]
     return claimed
 
 

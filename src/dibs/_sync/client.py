@@ -72,6 +72,8 @@ from .lease_table import Leases, peek
 from .scheduled import ScheduledFunction, Scheduler, register
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, Store
+from .streamed_functions import Streaming
+from .streams import Streams
 from .throttle import Counting
 from .transaction import Within
 from .unit_of_work import after_commit, check_until, take
@@ -86,7 +88,7 @@ X = TypeVar("X")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Dibs(Caching, Counting):
+class Dibs(Caching, Counting, Streaming):
     """Short leases in Redis or Valkey: locks, submissions that are processed once, and a cache.
 
     If the environment has DIBS_DISABLED=1 when it is created, nothing is guarded: every verb
@@ -107,6 +109,7 @@ class Dibs(Caching, Counting):
     Busy = errors.Busy
     DibsError = errors.DibsError
     Duplicate = errors.Duplicate
+    Interrupted = errors.Interrupted
     LeaseLost = errors.LeaseLost
     Mismatch = errors.Mismatch
     Unavailable = errors.Unavailable
@@ -132,7 +135,8 @@ class Dibs(Caching, Counting):
         self._store = Store(target, limits, self._events, settings.on_outage, is_disabled=off)
         self._leases = Leases(self._store, self._events)
         super().__init__(settings, Cache(self._store, self._events, self._leases))
-        reopen_after_fork(self._events, self._store, self._leases, self._cache)
+        streams = Streams(self._store, self._events, self._leases)
+        reopen_after_fork(self._events, self._store, self._leases, self._cache, streams)
         holding = functools.partial(HoldOptions, settings)
         self._hold_options = Remembered(Dibs.hold, holding)
         self._try_hold_options = Remembered(Dibs.try_hold, holding)
@@ -144,6 +148,7 @@ class Dibs(Caching, Counting):
         scheduling = functools.partial(ScheduleOptions, settings)
         self._schedule_options = Remembered(Dibs.scheduled, scheduling)
         Counting.__init__(self, settings, self._leases)
+        Streaming.__init__(self, settings, streams)
         self._schedules: dict[str, ScheduledFunction] = {}
         may_trace = self._events.may_trace
         self._new_hold = traced_hold if may_trace else Hold
@@ -561,20 +566,22 @@ class Dibs(Caching, Counting):
         """For the integrations of job queues."""
         from .job_keys import JobKeys
 
-        return JobKeys(self._leases, self._settings.namespace)
+        settings = self._settings
+        return JobKeys(self._leases, settings.namespace, settings.on_outage)
 
     # ---- the end
 
     def close(self) -> None:
         """Close the client; a second call does nothing. Leases that are still held expire.
 
-        Calls of `once` functions whose callers were cancelled are waited for, 10 s at most; then
-        they are cancelled.
+        Calls of `once` functions whose callers were cancelled, and runs of streams, are waited for,
+        10 s each at most; then they are cancelled.
         """
         if not self._store.is_closed:
             self._store.binding.enter()
         try:
             self._leases.calls.finish(_DRAIN)
+            self._streams.close(_DRAIN)
             self._leases.following.stop()
             self._leases.ends.finish()
         finally:

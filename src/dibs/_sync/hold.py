@@ -26,10 +26,10 @@ from .._core.lease import (
     lend,
     read_resume,
     resume_request,
-    secret_of,
     token_for,
     with_secret_of,
 )
+from .._core.lease_value import secret_of
 from .._core.options import HoldOptions
 from .._core.unit_of_work import AT_ONCE, Unit, current, use
 from .._threads import Body, maybe_await, monotonic, must_await
@@ -372,7 +372,7 @@ def busy_error(leases: Leases, call: HoldCall, holding: Holding) -> Busy:
     """The error for a caller whose key another holder has."""
     is_here, options = leases.held_here(call.key) is not None, call.options
     return Busy(
-        call.text, holding.remaining, holding.holder, call.name, is_here,
+        call.text, holding.remaining, holding.holder, call.name, is_here, holding.state,
         limit=options.limit, waited=options.wait,
     )  # fmt: skip
 

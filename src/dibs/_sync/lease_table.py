@@ -42,6 +42,7 @@ from .._core.lease import (
     peek_permits,
     peek_request,
     read_acquire,
+    read_end,
     read_extend,
     read_peek,
     read_peek_permits,
@@ -320,7 +321,7 @@ class Leases:
             reply = store.transport.send(request, now)
             if type(reply) is ErrorReply:
                 reply = store.check_reply(request, reply, now)
-            given = reply in (1, REPEATED) or store.read(read_extend, reply)
+            given = reply in (1, REPEATED) or store.read(read_end, reply, lease.token)
             given = given and not was_lost
             lease.is_lost = not given
             if given and lease.stays_until > now:
@@ -501,7 +502,11 @@ class Leases:
         """Who has *key*, if it is this process."""
         now = monotonic()
         lease = self._known(key, now)
-        return None if lease is None else Holding(lease.deadline - now, self.identity.holder)
+        return None if lease is None else self._holding(lease, now)
+
+    def _holding(self, lease: LeaseState, now: float) -> Holding:
+        state = "cooling" if lease.is_kept else "held"
+        return Holding(lease.deadline - now, self.identity.holder, None, state)
 
     def known_record(self, key: bytes) -> tuple[bytes, float] | None:
         """The value of *key* and for how long, where this process itself has written it."""
@@ -520,7 +525,7 @@ class Leases:
         if lease is None:
             return None
         self._confirm(lease, now)
-        return Holding(lease.deadline - now, self.identity.holder)
+        return self._holding(lease, now)
 
     def _known(self, key: bytes, now: float) -> LeaseState | None:
         lease = self.table.get(key)

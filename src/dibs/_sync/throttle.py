@@ -16,7 +16,8 @@ from .._core.keys import (
     patience,
     public_name,
 )
-from .._core.lease import about_key, secret_of
+from .._core.lease import about_key
+from .._core.lease_value import secret_of
 from .._core.options import Remembered, Settings, takes
 from .._core.throttle import (
     UNGUARDED_USAGE,
@@ -29,6 +30,7 @@ from .._core.throttle import (
     quota_request,
     read_quota,
     read_throttle,
+    settle_request,
     settle_window_request,
     throttle_request,
     window_request,
@@ -74,6 +76,8 @@ class Settlement(NamedTuple):
     outcome: UsageOutcome
     before: int
     cost: int
+    is_unused: bool = False
+    """There was no such call after all: rates that count calls are given back as well."""
 
 
 class Throttling:
@@ -145,7 +149,7 @@ def _wait_for_turn(leases: Leases, call: UsageCall, outcome: UsageOutcome) -> No
     try:
         sleep(outcome.delay)
     except BaseException:
-        unused = Settlement(outcome, call.cost, 0)
+        unused = Settlement(outcome, call.cost, 0, is_unused=True)
         leases.ends.add(lambda: _ask(leases, call, unused))
         raise
 
@@ -190,7 +194,8 @@ def _send(
             key, options, change.outcome.request, change.before, change.cost
         )
     else:
-        request = throttle_request(key, token, options, change.cost - change.before, None)
+        more = change.cost - change.before
+        request = settle_request(key, token, options, more, is_unused=change.is_unused)
     return leases.store.read(read_throttle, leases.store.ask(request, now))
 
 

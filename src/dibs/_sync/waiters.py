@@ -76,7 +76,7 @@ class Queue:
         if self._answer is None:
             return None
         remaining = self._answered_at + self._answer.remaining - monotonic()
-        return Holding(max(remaining, 0.0), self._answer.holder)
+        return Holding(max(remaining, 0.0), *self._answer[1:])
 
     def answered(self, holding: Holding) -> None:
         """The store said who has the key. What wakes us from now on is news."""
@@ -119,8 +119,8 @@ class Queue:
 
 
 def _is_another(before: Holding, now: Holding) -> bool:
-    """Whether the key has changed hands, or was renewed."""
-    return before.holder != now.holder or now.remaining > before.remaining + _RENEWED
+    """Whether the key has changed hands, or was renewed or released."""
+    return before[1:] != now[1:] or now.remaining > before.remaining + _RENEWED
 
 
 def _is_news(queue: Queue, watching: Watching) -> bool:

@@ -100,11 +100,11 @@ class BaseTransport(ABC):
         self._closing = False
         """True: nobody new is let in; what is on its way is still delivered (asyncio)."""
         self._closed = False
-        self._begin()
+        self._begin_unconnected()
         reopen_after_fork(self)
 
     @abstractmethod
-    def _begin(self) -> None:
+    def _begin_unconnected(self) -> None:
         """Nothing is connected: at construction, and in a forked child."""
 
     @property
@@ -133,7 +133,7 @@ class BaseTransport(ABC):
         """Call who watches *key*, without waiting for the server to tell."""
         self._watchers.changed(key)
 
-    def _silent(self) -> Cause:
+    def _silence_cause(self) -> Cause:
         return cause_for("silent", f"no answer within {self._limits.budget:g} s")
 
 

@@ -52,7 +52,11 @@ class LoopBinding:
 
     def enter(self) -> None:
         """Belong to the loop that runs here. UsageError: there is none, or another one is open."""
-        if self._loop is not (loop := running_loop()):
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise no_loop_error() from None
+        if self._loop is not loop:
             with self._guard:
                 check_loop(self._loop, loop)
                 self._loop = loop
@@ -79,7 +83,7 @@ def _start_kept(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
     task = start_task(work(), "dibs close")
     _kept_tasks.add(task)
     task.add_done_callback(_kept_tasks.discard)
-    task.add_done_callback(_outcome)
+    task.add_done_callback(_outcome_of)
 
 
 def start_task(work: Coroutine[Any, Any, Q], name: str) -> "asyncio.Task[Q]":
@@ -114,26 +118,26 @@ async def gather_tasks_until(
     try:
         while tasks and not is_enough(outcomes):
             done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            outcomes += [_outcome(task) for task in done]
+            outcomes += [_outcome_of(task) for task in done]
     finally:
         for task in tasks:
-            task.add_done_callback(_outcome)
+            task.add_done_callback(_outcome_of)
             task.cancel()
     return outcomes
 
 
-def _outcome(task: "asyncio.Future[Any]") -> Any:
+def _outcome_of(task: "asyncio.Future[Any]") -> Any:
     return None if task.cancelled() else task.exception() or task.result()
 
 
 async def gather_tasks(works: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
     """What *works* returned, or the exceptions that they raised; each runs as a task."""
     if len(works) == 1:
-        return [await _tried(works[0])]
-    return await asyncio.gather(*[_tried(work) for work in works])
+        return [await _error_or_result(works[0])]
+    return await asyncio.gather(*[_error_or_result(work) for work in works])
 
 
-async def _tried(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+async def _error_or_result(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     try:
         return await work()
     except Exception as error:
@@ -160,14 +164,14 @@ def gather_threads_until(
     """
     ended: SimpleQueue[Any] = SimpleQueue()
     for work in works:
-        _start(work, ended)
+        _start_thread_for(work, ended)
     outcomes: list[Any] = []
     while len(outcomes) < len(works) and not is_enough(outcomes):
         outcomes.append(ended.get())
     return outcomes
 
 
-def _start(work: Callable[[], Any], ended: "SimpleQueue[Any]") -> None:
+def _start_thread_for(work: Callable[[], Any], ended: "SimpleQueue[Any]") -> None:
     try:
         start_thread(functools.partial(_put_outcome, work, ended), "dibs ask")
     except RuntimeError:  # no more threads: one after the other

@@ -101,13 +101,13 @@ def share_context(connection: Any, options: Mapping[str, Any]) -> None:
         return
     chosen = sorted((name, repr(each)) for name, each in options.items() if name[:4] == "ssl_")
     key = (redis_internals.is_async(connection), *chosen)
-    state = _state(options)
+    state = _file_states(options)
     known_state, context = _contexts.get(key, (None, None))
     if known_state != state:
         context = None
         check_files(options)
     with contextlib.suppress(OSError, ValueError):  # redis-py raises it again when it connects
-        redis_internals.use_context(connection, context, partial(_keep, key, state))
+        redis_internals.use_context(connection, context, partial(_keep_context, key, state))
 
 
 def check_files(options: Mapping[str, Any]) -> None:
@@ -122,20 +122,20 @@ def check_files(options: Mapping[str, Any]) -> None:
             raise UnreadableFile(name, options[name], error) from None
 
 
-def _keep(key: ContextKey, state: FileStates, context: ssl.SSLContext) -> None:
+def _keep_context(key: ContextKey, state: FileStates, context: ssl.SSLContext) -> None:
     _contexts[key] = (state, context)
     while len(_contexts) > _MOST:
         with contextlib.suppress(RuntimeError, KeyError):  # other threads are at it as well
             del _contexts[next(iter(_contexts))]
 
 
-def _state(options: Mapping[str, Any]) -> FileStates:
+def _file_states(options: Mapping[str, Any]) -> FileStates:
     """Of the files that these options name, and of the certificates of the system."""
     of_system = ssl.get_default_verify_paths().cafile
-    return tuple([_look(options.get(name)) for name in _FILES] + [_look(of_system)])
+    return tuple([_file_state(options.get(name)) for name in _FILES] + [_file_state(of_system)])
 
 
-def _look(path: Any) -> tuple[int, int, int] | None:
+def _file_state(path: Any) -> tuple[int, int, int] | None:
     try:
         found = os.stat(path)
     except (OSError, TypeError, ValueError):  # not there, or not a path
@@ -177,7 +177,7 @@ def is_hello_refused(error: BaseException) -> bool:
         return True
     if settings_error(error) is not None or code_of_reply(str(error)) is not None:
         return False
-    return any(isinstance(each, ResponseError) for each in _chain(error))
+    return any(isinstance(each, ResponseError) for each in _error_chain(error))
 
 
 def is_closed_by_server(error: BaseException) -> bool:
@@ -208,7 +208,7 @@ _FIXES: dict[TlsProblem, str] = {
 
 def _fix_for_tls(error: BaseException) -> str | None:
     """What to change if TLS fails because of the settings; None: it has another reason."""
-    for each in _chain(error):
+    for each in _error_chain(error):
         if isinstance(each, UnreadableFile):
             return f"{_UNREADABLE}: {each}"
         if (problem := tls_problem(each)) is not None:
@@ -251,7 +251,9 @@ _BY_WORDS = {
 
 def cause_of(error: BaseException) -> Cause:
     """Return the cause of an outage: a code, and a sentence."""
-    code = next((code for each in _chain(error) if (code := _code(each)) is not None), "other")
+    code = next(
+        (code for each in _error_chain(error) if (code := _code_in(each)) is not None), "other"
+    )
     if code == "connect":
         return cause_for(code)
     if isinstance(error, EOFError):
@@ -260,7 +262,7 @@ def cause_of(error: BaseException) -> Cause:
     return cause_for(code, text or type(error).__name__)
 
 
-def _code(error: BaseException) -> str | None:
+def _code_in(error: BaseException) -> str | None:
     text = str(error)
     known = _BY_NAME.get(type(error).__name__) or code_of_reply(text)
     if known is not None:
@@ -269,7 +271,7 @@ def _code(error: BaseException) -> str | None:
     return words or next((code for kind, code in _BY_TYPE if isinstance(error, kind)), None)
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _error_chain(error: BaseException) -> Iterator[BaseException]:
     """The error and those that it was raised from, the original one first."""
     found: list[BaseException] = []
     each: BaseException | None = error
@@ -292,7 +294,7 @@ def read_alert(connection: Any, limit: float) -> ssl.SSLError | None:
             connected.recv(1)
     except CONNECTION_ERRORS as error:
         redis_internals.close_failed_socket(error)
-        return _mistake(error)
+        return _tls_mistake(error)
     return None
 
 
@@ -305,13 +307,13 @@ async def read_alert_async(connection: Any, limit: float) -> ssl.SSLError | None
             with redis_internals.aborted_on_failure(connection):
                 await redis_internals.read_only(connection)
     except CONNECTION_ERRORS as error:
-        return _mistake(error)
+        return _tls_mistake(error)
     finally:
         redis_internals.abort(connection)
     return None
 
 
-def _mistake(error: Exception) -> ssl.SSLError | None:
+def _tls_mistake(error: Exception) -> ssl.SSLError | None:
     if not isinstance(error, ssl.SSLError):
         return None
     return None if settings_error(error) is None else error

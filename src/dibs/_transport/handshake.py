@@ -44,18 +44,18 @@ async def open_async(
     loop = asyncio.get_running_loop()
     dialect, began = _first_dialect(address, negotiation), negotiation.at_scripts
     while True:
-        connection = _connection(address, None, dialect)
+        connection = _new_connection(address, None, dialect)
         try:
             ending = negotiation.may_end(monotonic())
             opened = await _open_async_as(dialect, connection, make, ending=ending)
         except (*CONNECTION_ERRORS, RuntimeError) as error:
             if loop.is_closed():  # this coroutine is being collected, and redis-py cannot close
                 raise GeneratorExit from None
-            following = _next(negotiation, dialect, error, began)
+            following = _next_dialect(negotiation, dialect, error, began)
             if following is None:
                 if is_closed_by_server(error) and negotiation.may_have_alert:
                     alert = await read_alert_async(connection, limits.connect / 2)
-                    raise _reason(negotiation, alert, error) from None
+                    raise _reason_for_closing(negotiation, alert, error) from None
                 raise
             dialect = following
         else:
@@ -86,16 +86,16 @@ def open_for_threads(
     """
     dialect, began = _first_dialect(address, negotiation), negotiation.at_scripts
     while True:
-        connection = _connection(address, limits.connect, dialect)
+        connection = _new_connection(address, limits.connect, dialect)
         try:
             ending = negotiation.may_end(monotonic())
             opened = _open_for_threads_as(dialect, connection, limits, ending=ending)
         except CONNECTION_ERRORS as error:
-            following = _next(negotiation, dialect, error, began)
+            following = _next_dialect(negotiation, dialect, error, began)
             if following is None:
                 if is_closed_by_server(error) and negotiation.may_have_alert:
                     alert = read_alert(connection, limits.connect / 2)
-                    raise _reason(negotiation, alert, error) from None
+                    raise _reason_for_closing(negotiation, alert, error) from None
                 raise
             dialect = following
         else:
@@ -122,7 +122,7 @@ def _open_for_threads_as(
     return opened
 
 
-def _connection(address: Address, limit: float | None, dialect: Dialect) -> Any:
+def _new_connection(address: Address, limit: float | None, dialect: Dialect) -> Any:
     connection = address.connection(limit, dialect.protocol, plain=dialect.plain)
     share_context(connection, address.options)
     return connection
@@ -133,7 +133,7 @@ def _first_dialect(address: Address, negotiation: Negotiation) -> Dialect:
     return dialect if dialect.protocol <= address.protocol else RESP2
 
 
-def _next(
+def _next_dialect(
     negotiation: Negotiation, dialect: Dialect, error: BaseException, began: int
 ) -> Dialect | None:
     """What to try after *error*; None: nothing."""
@@ -146,7 +146,7 @@ def _next(
     )
 
 
-def _reason(
+def _reason_for_closing(
     negotiation: Negotiation, alert: BaseException | None, error: BaseException
 ) -> BaseException:
     """Why every connection was closed; *error*, if the server does not say."""

@@ -85,7 +85,7 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
         self._may_write = True
         self._asyncio_transport.set_protocol(self)
         if early:
-            self._received(early, len(early))
+            self._feed_parser(early, len(early))
 
     async def ask_engine(self, *, plain: bool = False, ending: bool = False) -> Engine:
         """What the server can do. UsageError: it cannot be worked with. EOFError: it was closed."""
@@ -110,13 +110,13 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
             unsent.append(payload)
         elif queue or self.is_shared or not self._may_write:
             unsent.append(payload)
-            self._call_soon(self._flush)
+            self._call_soon(self._flush_unsent)
         else:
             self.written += len(payload)
             self._asyncio_transport.write(payload)
         queue.append(pending)
 
-    def _flush(self) -> None:
+    def _flush_unsent(self) -> None:
         if self._may_write and self.unsent:
             data = b"".join(self.unsent)
             self.unsent.clear()
@@ -141,7 +141,7 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._may_write = True
-        self._flush()
+        self._flush_unsent()
 
     # ---- reading
 
@@ -149,9 +149,9 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._received(self._buffer, nbytes)
+        self._feed_parser(self._buffer, nbytes)
 
-    def _received(self, data: bytes | memoryview, size: int) -> None:
+    def _feed_parser(self, data: bytes | memoryview, size: int) -> None:
         try:
             self._parser.feed(data, 0, size)
             self.receive(self._parser.gets, self._on_push)
@@ -176,7 +176,7 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
     def close(self) -> None:
         """Write what is not yet written, then close."""
         self._may_write = True
-        self._flush()
+        self._flush_unsent()
         self._asyncio_transport.close()
         redis_internals.disown(self._connection)
 
@@ -234,7 +234,7 @@ class AsyncOpening:
     ) -> None:
         """Start, unless it runs. If *failed* returns False, there is no other attempt."""
         if self._task is None:
-            self._task = start_task(self._run(use, failed, restart_server), "dibs connect")
+            self._task = start_task(self._keep_trying(use, failed, restart_server), "dibs connect")
 
     async def stop(self) -> None:
         """Cancel all attempts, and wait until they have ended."""
@@ -244,7 +244,7 @@ class AsyncOpening:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _run(
+    async def _keep_trying(
         self,
         use: Callable[[AsyncConnection], None],
         failed: Callable[[BaseException], bool],
@@ -256,26 +256,26 @@ class AsyncOpening:
             while self._is_needed():
                 now = monotonic()
                 if not self._attempts or (now >= begin_at and self._is_out()):
-                    self._begin()
+                    self._begin_attempt()
                     begin_at = now + self._limit / _MAX_ATTEMPTS
                 error = await self._wait_for_one(use)
                 if error is not None:
                     if not failed(error):
                         return
                     failures += 1
-                    await asyncio.sleep(self._pause(failures))
+                    await asyncio.sleep(self._pause_after(failures))
                     await restart_server()
         finally:
             self._task = None
             for attempt in self._attempts:
-                self._cancel(attempt)
+                self._cancel_attempt(attempt)
             self._attempts = {}
 
-    def _pause(self, failures: int) -> float:
+    def _pause_after(self, failures: int) -> float:
         """Short while callers wait: it is not known yet whether the server is out."""
         return PROBE_EVERY if self._is_out() else min(pause_after(failures), PROBE_EVERY)
 
-    def _begin(self) -> None:
+    def _begin_attempt(self) -> None:
         if len(self._attempts) < _MAX_ATTEMPTS:
             attempt = start_task(self._open(), "dibs open")
             self._attempts[attempt] = TimeLimit(self._limit)
@@ -291,20 +291,20 @@ class AsyncOpening:
         for attempt in [each for each in attempts if each in done or attempts[each].count(elapsed)]:
             del attempts[attempt]
             if not attempt.done():
-                self._cancel(attempt)
+                self._cancel_attempt(attempt)
                 failure = TimeoutError()
             elif (failure := _error_of(attempt)) is None:
                 use(attempt.result())
         return failure
 
-    def _cancel(self, attempt: "asyncio.Task[AsyncConnection]") -> None:
+    def _cancel_attempt(self, attempt: "asyncio.Task[AsyncConnection]") -> None:
         if attempt.get_loop().is_closed():
             return  # both are being collected
         attempt.cancel()
         self._ending.add(attempt)
-        attempt.add_done_callback(self._ended)
+        attempt.add_done_callback(self._attempt_ended)
 
-    def _ended(self, attempt: "asyncio.Task[AsyncConnection]") -> None:
+    def _attempt_ended(self, attempt: "asyncio.Task[AsyncConnection]") -> None:
         self._ending.discard(attempt)
         if _error_of(attempt) is None:  # it succeeded before it was cancelled
             attempt.result().close()
@@ -338,7 +338,7 @@ class MultiplexedTransport(BaseTransport):
         self._binding = Guard()
         super().__init__(address, limits, on_outage, on_recovered)
 
-    def _begin(self) -> None:
+    def _begin_unconnected(self) -> None:
         """Nothing is connected: at construction, in a new event loop, in a forked child."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._machine = machine = Multiplexer[AsyncConnection](self._limits.budget)
@@ -373,7 +373,7 @@ class MultiplexedTransport(BaseTransport):
         except RuntimeError:
             raise no_loop_error() from None
         if loop is not self._loop or self._closing:
-            self._bind(loop)
+            self._bind_to_loop(loop)
         machine = self._machine
         if machine.breaker.opened_at is not None:
             self._connect()  # unless it does so already: its task may have been cancelled
@@ -387,7 +387,7 @@ class MultiplexedTransport(BaseTransport):
         connection.send((future, request))
         if machine.superseded and request.until:
             # After the reply: executed there first, it would say here that nothing was released.
-            future.add_done_callback(lambda _: self._follow(request))
+            future.add_done_callback(lambda _: self._copy_to_superseded(request))
         if self._timer is None:
             self._start_looking()
         return future
@@ -409,8 +409,8 @@ class MultiplexedTransport(BaseTransport):
         machine = self._machine
         loop = self._loop
         if machine.current is not None and not self._closed and loop and not loop.is_closed():
-            self._write(machine.current, self._redelivered((None, request)))
-            self._follow(request)
+            self._write_pending(machine.current, self._sent_again((None, request)))
+            self._copy_to_superseded(request)
             return
         machine.outbox.add(request, monotonic())
         if not machine.breaker.is_open and not self._closing:
@@ -424,25 +424,25 @@ class MultiplexedTransport(BaseTransport):
         is_due = self._machine.outbox and self._machine.current is not None
         # One timer for all of them: with one for each, they would be sent without a pause.
         if is_due and self._redelivery is None and self._loop is not None:
-            self._redelivery = self._loop.call_later(PROBE_EVERY, self._deliver)
+            self._redelivery = self._loop.call_later(PROBE_EVERY, self._deliver_outbox)
 
-    def _deliver(self) -> None:
+    def _deliver_outbox(self) -> None:
         self._redelivery = None
         connection = self._machine.current
         if connection is None and self._machine.outbox:
             self._connect()  # it broke meanwhile, and nobody else may use this server again
         elif connection is not None and not self._closed:
             for request in self._machine.outbox.take(monotonic()):
-                self._write(connection, self._redelivered((None, request)))
+                self._write_pending(connection, self._sent_again((None, request)))
 
-    def _redelivered(self, pending: Pending) -> Pending:
+    def _sent_again(self, pending: Pending) -> Pending:
         """*pending*, sent again if the server does not serve it, also where nobody waits for it."""
         waiter, request = pending
         if waiter is not None and not (request.until and waiter.done()):
             return pending
         return Redelivery(self.deliver_later, self.send_on, request), request
 
-    def _write(self, connection: AsyncConnection, pending: Pending) -> None:
+    def _write_pending(self, connection: AsyncConnection, pending: Pending) -> None:
         """Send, if it is still wanted. A request without replies only waits for a connection."""
         waiter, request = pending
         if request.replies and is_wanted(pending):
@@ -452,7 +452,7 @@ class MultiplexedTransport(BaseTransport):
         elif waiter is not None and not waiter.done():
             waiter.set_result([])
 
-    def _follow(self, request: Request) -> None:
+    def _copy_to_superseded(self, request: Request) -> None:
         """Send a release also where its acquire was sent first: it may still be executed there."""
         for connection in self._machine.superseded:
             connection.send((None, request))
@@ -491,9 +491,9 @@ class MultiplexedTransport(BaseTransport):
     def _keep_pinging(self) -> None:
         """A connection that breaks without notice would bring no pushes, and nobody would know."""
         if self._pinger is None and self._loop is not None:
-            self._pinger = self._loop.call_later(_PING_EVERY, self._ping)
+            self._pinger = self._loop.call_later(_PING_EVERY, self._send_ping)
 
-    def _ping(self) -> None:
+    def _send_ping(self) -> None:
         self._pinger = None
         connection = self._machine.current
         if connection is not None and self._watchers and not self._closing:
@@ -509,9 +509,9 @@ class MultiplexedTransport(BaseTransport):
         assert self._loop is not None
         self._machine.started()
         self._looked_at = monotonic()
-        self._timer = self._loop.call_later(self._machine.look_every, self._look)
+        self._timer = self._loop.call_later(self._machine.look_every, self._look_for_silence)
 
-    def _look(self) -> None:
+    def _look_for_silence(self) -> None:
         """Is the server silent? Runs while anything is unanswered."""
         assert self._loop is not None
         now = monotonic()
@@ -522,10 +522,10 @@ class MultiplexedTransport(BaseTransport):
         self._timer = None
         if found is None:
             return
-        self._timer = self._loop.call_later(self._machine.look_every, self._look)
-        self._do(found, self._silent())
+        self._timer = self._loop.call_later(self._machine.look_every, self._look_for_silence)
+        self._do(found, self._silence_cause())
 
-    def _lost(self, connection: AsyncConnection, error: BaseException) -> None:
+    def _connection_lost(self, connection: AsyncConnection, error: BaseException) -> None:
         """A connection broke: what it had not answered is asked again on the next one."""
         if connection is self._machine.current:
             self._watchers.wake_all()
@@ -543,11 +543,11 @@ class MultiplexedTransport(BaseTransport):
 
     def _do(self, found: Next, cause: Cause) -> None:
         if found is Next.TRIP:
-            self._trip(cause)
+            self._trip_breaker(cause)
         elif found is Next.OPEN:
             self._connect()
 
-    def _trip(self, cause: Cause) -> None:
+    def _trip_breaker(self, cause: Cause) -> None:
         """The server is out: everybody who waits gets an answer, and it is tried again."""
         now = monotonic()
         if self._machine.trip(now, cause):
@@ -572,7 +572,7 @@ class MultiplexedTransport(BaseTransport):
             return False
         cause = cause_of(error)
         if self._machine.failed_to_open(was_closed=cause.code == "disconnected") is Next.TRIP:
-            self._trip(cause)
+            self._trip_breaker(cause)
         return self._machine.wants_connection
 
     async def _restart_server(self) -> None:
@@ -594,7 +594,7 @@ class MultiplexedTransport(BaseTransport):
         assert self._address is not None
 
         def make(connection: Any) -> AsyncConnection:
-            return AsyncConnection(connection, self._pushed, self._lost)
+            return AsyncConnection(connection, self._pushed, self._connection_lost)
 
         return await open_async(self._address, self._negotiation, self._limits, make)
 
@@ -609,8 +609,9 @@ class MultiplexedTransport(BaseTransport):
         old = machine.current
         self.engine = connection.engine
         connection.is_shared = True  # all of it in one write
+        connection.sent_again = self._sent_again
         for pending in machine.use(connection, now):
-            self._write(connection, self._redelivered(pending))
+            self._write_pending(connection, self._sent_again(pending))
         if old in machine.superseded:
             # The server cannot be asked to end it: it may still answer first, or deliver.
             self._loop.call_later(max(4 * self._limits.budget, 1.0), old.abort)
@@ -618,13 +619,12 @@ class MultiplexedTransport(BaseTransport):
             old.abort()
         if old is not None:
             self._watchers.wake_all()
-        lasted = machine.breaker.close(now)
-        if lasted is not None:
+        if (lasted := machine.breaker.close(now)) is not None:
             self._on_recovered(machine.breaker.cause, lasted)
 
     # ---- beginning and end
 
-    def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _bind_to_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         """The first use in this loop. An earlier loop must be closed."""
         if self._closing:
             raise UsageError("this AsyncDibs is closed")
@@ -642,7 +642,7 @@ class MultiplexedTransport(BaseTransport):
         before = self._machine
         for connection in before.fail_all(monotonic(), cause_for("closed")):
             connection.shut_down()
-        self._begin()
+        self._begin_unconnected()
         self._machine.outbox = before.outbox
         self._machine.abandoned = before.abandoned
         # Whether the server is still out is not known here; that it was out is.
@@ -656,7 +656,7 @@ class MultiplexedTransport(BaseTransport):
         self._closing = True
         if self._loop is None or self._loop.is_closed():
             return  # never used, or its connections ended with their loop
-        await self._drain()
+        await self._wait_for_answers()
         self._closed = True
         for timer in (self._timer, self._pinger, self._redelivery):
             if timer is not None:
@@ -669,7 +669,7 @@ class MultiplexedTransport(BaseTransport):
         # One tick, so that the transports are closed when we return.
         await asyncio.sleep(0)
 
-    async def _drain(self) -> None:
+    async def _wait_for_answers(self) -> None:
         """Until all that was asked before is answered, on this connection or the next."""
         assert self._loop is not None
         machine = self._machine
@@ -691,7 +691,7 @@ class MultiplexedTransport(BaseTransport):
         timers = (self._timer, self._pinger, self._redelivery)
         _inherited.append((self._machine, self._opening, timers))
         self._binding = Guard()
-        self._begin()
+        self._begin_unconnected()
         self.engine = None
 
 

@@ -147,7 +147,7 @@ class ThreadConnection:
         self.exchange(both, limit)
         before: list[Reply] = []
         while self.unread:
-            before.append(self._next(limit))
+            before.append(self._next_reply(limit))
             self.unread -= 1
         return before, self.read(request, limit)
 
@@ -180,10 +180,10 @@ class ThreadConnection:
     def read(self, request: Request, limit: float | None = None) -> Any:
         """Its reply, or a list where there are several. Silent: none came."""
         if request.replies == 1:
-            return self._next(limit)
-        return [self._next(limit) for _ in range(request.replies)]
+            return self._next_reply(limit)
+        return [self._next_reply(limit) for _ in range(request.replies)]
 
-    def _next(self, limit: float | None) -> Reply:
+    def _next_reply(self, limit: float | None) -> Reply:
         parser = self._parser
         try:
             reply = parser.gets()
@@ -276,9 +276,9 @@ class Opening:
     def start(self) -> None:
         """Start the thread. *on_end* is called when the attempt has succeeded or failed."""
         try:
-            start_thread(self._run, "dibs connect")
+            start_thread(self._open_connection, "dibs connect")
         except RuntimeError:  # no more threads: open it in this one
-            self._run()
+            self._open_connection()
 
     def wait(self, seconds: float) -> bool:
         """True: it has succeeded or failed."""
@@ -297,7 +297,7 @@ class Opening:
         if connection is not None:
             connection.close()
 
-    def _run(self) -> None:
+    def _open_connection(self) -> None:
         connection = None
         try:
             connection = self._connect()
@@ -394,7 +394,7 @@ class Pool:
             if isinstance(found, ThreadConnection):
                 return found
             try:
-                return self._opened(found, time_limit)
+                return self._opened_by(found, time_limit)
             except Outage:
                 raise
             except Exception as error:
@@ -420,10 +420,10 @@ class Pool:
                         return found
                     if waiter is None:
                         self.waiters.append(waiter := _Waiter(new=new))
-                self._wait(waiter, time_limit)
+                self._wait_for_turn(waiter, time_limit)
         finally:
             if waiter is not None:
-                self._leave(waiter)
+                self._leave_queue(waiter)
 
     def _next_for(self, waiter: _Waiter | None, *, new: bool) -> ThreadConnection | Opening | None:
         if waiter is not None and waiter.connection is not None:
@@ -434,10 +434,10 @@ class Pool:
                 return self.idle.pop()
         if not self._may_open(new=new):
             return None
-        self._opening.add(opening := Opening(self._connect, self._ended))
+        self._opening.add(opening := Opening(self._connect, self._opening_ended))
         return opening
 
-    def _leave(self, waiter: _Waiter) -> None:
+    def _leave_queue(self, waiter: _Waiter) -> None:
         """It waits no more; what it was given meanwhile goes to the next."""
         with self._guard:
             with contextlib.suppress(ValueError):
@@ -456,7 +456,7 @@ class Pool:
         with self._guard:
             return any(not connection.is_closed for connection in self._members)
 
-    def _wait(self, waiter: _Waiter, time_limit: TimeLimit) -> None:
+    def _wait_for_turn(self, waiter: _Waiter, time_limit: TimeLimit) -> None:
         """Until it is woken, or for a slice. PoolTimeout: nobody was served for the whole limit.
 
         While others are served it is only a matter of time: they came first.
@@ -471,7 +471,7 @@ class Pool:
         elif time_limit.count(monotonic() - since):
             raise PoolTimeout(self._why, sent=False)
 
-    def _opened(self, opening: Opening, time_limit: TimeLimit) -> ThreadConnection:
+    def _opened_by(self, opening: Opening, time_limit: TimeLimit) -> ThreadConnection:
         opening.start()
         elapsed = 0.0
         try:
@@ -490,7 +490,7 @@ class Pool:
         # Explicitly: where another error is being handled, that one would take its place.
         raise error from (error.__cause__ or error.__context__)
 
-    def _ended(self, opening: Opening) -> None:
+    def _opening_ended(self, opening: Opening) -> None:
         with self._guard:
             self._opening.discard(opening)
             if self.waiters:

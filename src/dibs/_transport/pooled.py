@@ -56,7 +56,7 @@ class Probe:
         limit: float,
     ) -> None:
         self._connect = connect
-        self._recover = recover
+        self._recover_with = recover
         self._restart_server = restart_server
         self._is_needed = is_needed
         self._pause = limit / _MAX_ATTEMPTS
@@ -119,7 +119,7 @@ class Probe:
 
     def _is_usable(self, connection: ThreadConnection) -> bool:
         try:
-            usable = self._recover(connection)
+            usable = self._recover_with(connection)
         except Exception:  # whatever it is: this thread has to go on
             usable = False
         if not usable:
@@ -149,7 +149,7 @@ class Superseded:
             self.connections[key] = (connection, monotonic() + _KEPT)
         if before is not None:
             before.close()
-        self._expire(at_most=_MAX_CONNECTIONS)
+        self._close_expired(at_most=_MAX_CONNECTIONS)
 
     def follow(self, request: Request) -> None:
         """Send *request*, which releases its key, on the first connection too; then close that."""
@@ -158,18 +158,18 @@ class Superseded:
             with contextlib.suppress(*CONNECTION_ERRORS):
                 connection.write(request)
             connection.close()
-        self._expire(at_most=_MAX_CONNECTIONS)
+        self._close_expired(at_most=_MAX_CONNECTIONS)
 
     def _take(self, key: bytes) -> ThreadConnection | None:
         with self._guard:
             return self.connections.pop(key, (None, 0.0))[0]
 
-    def _expire(self, at_most: int) -> None:
+    def _close_expired(self, at_most: int) -> None:
         now = monotonic()
-        while (connection := self._oldest(at_most, now)) is not None:
+        while (connection := self._take_oldest(at_most, now)) is not None:
             connection.close()
 
-    def _oldest(self, at_most: int, now: float) -> ThreadConnection | None:
+    def _take_oldest(self, at_most: int, now: float) -> ThreadConnection | None:
         """The oldest one, if it is one too many or over; it is not kept any more."""
         with self._guard:
             for key, (_, until) in self.connections.items():
@@ -179,13 +179,13 @@ class Superseded:
 
     def close(self) -> None:
         """Close all connections."""
-        self._expire(at_most=-1)
+        self._close_expired(at_most=-1)
 
 
 class PooledTransport(BaseTransport):
     """A few connections, each used by one thread at a time; replies are read by who asked."""
 
-    def _begin(self) -> None:
+    def _begin_unconnected(self) -> None:
         """Nothing is connected: at construction, and in a forked child."""
         self.engine = None
         self._circuit = Circuit()
@@ -201,7 +201,7 @@ class PooledTransport(BaseTransport):
         self._tripping = Guard()
         self._probe = Probe(
             self._open,
-            self._recover,
+            self._recover_with,
             self._restart_server,
             self._is_probe_needed,
             self._limits.connect,
@@ -222,7 +222,7 @@ class PooledTransport(BaseTransport):
     def send(self, request: Request, now: float) -> Any:
         """The reply (a list, if there are several). Outage: the server is out, or silent."""
         if self._breaker.opened_at is not None:
-            raise self._refuse(request)
+            raise self._refusal_of(request)
         pool = self._pool
         idle = pool.idle
         if now > pool.sweep_at:
@@ -233,13 +233,13 @@ class PooledTransport(BaseTransport):
             connection = self._take(request)
         try:
             if self._abandoned:
-                reply = self._exchange(connection, request)
+                reply = self._exchange_on(connection, request)
             else:
                 reply = connection.exchange(request)
         except CONNECTION_ERRORS as error:
             failure = error
         except BaseException:  # a signal handler raised
-            self._abandon(connection)
+            self._abandon_connection(connection)
             self.deliver_later(request)
             raise
         else:
@@ -267,7 +267,7 @@ class PooledTransport(BaseTransport):
         """What the server can do; connects if need be. Outage, UsageError: it cannot be reached."""
         while self.engine is None:
             if self._circuit.breaker.is_open:
-                raise self._refuse(None)
+                raise self._refusal_of(None)
             self._pool.put(self._take(None))
         return self.engine
 
@@ -289,7 +289,7 @@ class PooledTransport(BaseTransport):
         if self._circuit.outbox:
             self._probe.start()
 
-    def _refuse(self, request: Request | None) -> Exception:
+    def _refusal_of(self, request: Request | None) -> Exception:
         """The answer while the server is out; what must be delivered is kept."""
         if self._closed:
             return UsageError("this Dibs is closed")
@@ -302,13 +302,13 @@ class PooledTransport(BaseTransport):
     def _take(self, request: Request | None) -> ThreadConnection:
         """A connection for *request*, which is kept for later if there is none."""
         try:
-            return self._connection(TimeLimit(self._limits.connect))
+            return self._usable_connection(TimeLimit(self._limits.connect))
         except BaseException:  # an outage, or a signal handler raised
             if request is not None:
                 self.deliver_later(request)
             raise
 
-    def _connection(self, time_limit: TimeLimit) -> ThreadConnection:
+    def _usable_connection(self, time_limit: TimeLimit) -> ThreadConnection:
         """A connection. Outage: there is none, in time. UsageError: the settings are wrong."""
         try:
             return self._pool.take(time_limit)
@@ -322,7 +322,7 @@ class PooledTransport(BaseTransport):
         if mistake is not None and self.engine is None:
             return UsageError(str(mistake))
         cause = cause_of(error)
-        self._trip(cause)
+        self._trip_breaker(cause)
         return Outage(cause, sent=False)
 
     # ---- asking again
@@ -336,60 +336,60 @@ class PooledTransport(BaseTransport):
         hanging: ThreadConnection | None = None
         connection: ThreadConnection | None = first
         try:
-            while self._after(attempt, error) is Next.OPEN:
+            while self._action_after(attempt, error) is Next.OPEN:
                 if isinstance(error, Silent):
                     hanging = connection
                     self._pool.remove(connection)
                 else:
-                    self._drop(connection)
+                    self._drop_connection(connection)
                 connection = None
                 half = self._limits.budget / 2
                 time_limit = TimeLimit(half if attempt.was_silent else self._limits.connect)
                 connection = self._pool.take(time_limit, new=attempt.needs_new_connection)
                 if hanging is not None and can_end(hanging.client, connection.client):
-                    self._abandon(hanging, is_open=True)
+                    self._abandon_connection(hanging, is_open=True)
                     hanging = None
                 if attempt.was_silent:
                     self._pool.drop_idle()
                 try:
                     left = max(half - time_limit.counted, time_limit.slice)
-                    return self._answered(request, connection, hanging, left)
+                    return self._reply_to_repeated(request, connection, hanging, left)
                 except CONNECTION_ERRORS as again:
                     error = again
         except PoolTimeout as saturated:
             if hanging is None:  # that says nothing about the server
                 self.deliver_later(request)
                 raise Outage(saturated.cause, sent=True) from None
-            return self._last_look(attempt, request, hanging, self._why(error))
+            return self._last_look(attempt, request, hanging, self._cause_of(error))
         except Outage as known:  # by another thread, meanwhile
             return self._last_look(attempt, request, hanging, known.cause)
         except CONNECTION_ERRORS as refused:
-            return self._last_look(attempt, request, hanging, self._why(refused))
+            return self._last_look(attempt, request, hanging, self._cause_of(refused))
         except BaseException:
             for each in (connection, hanging):
                 if each is not None:
-                    self._abandon(each)
+                    self._abandon_connection(each)
             self.deliver_later(request)
             raise
         if hanging is not None:  # it may answer, and the copy on the other one arrive later
             self._superseded.keep(request.key, connection)
-        return self._last_look(attempt, request, hanging or connection, self._why(error))
+        return self._last_look(attempt, request, hanging or connection, self._cause_of(error))
 
-    def _after(self, attempt: Attempt, error: Exception) -> Next:
+    def _action_after(self, attempt: Attempt, error: Exception) -> Next:
         return attempt.silent() if isinstance(error, Silent) else attempt.lost()
 
-    def _drop(self, connection: ThreadConnection | None) -> None:
+    def _drop_connection(self, connection: ThreadConnection | None) -> None:
         """It broke, and the idle ones may be broken as well."""
         if connection is not None:
-            self._abandon(connection)
+            self._abandon_connection(connection)
         self._pool.drop_idle()
 
-    def _abandon(self, connection: ThreadConnection, *, is_open: bool = False) -> None:
+    def _abandon_connection(self, connection: ThreadConnection, *, is_open: bool = False) -> None:
         """Close it, with a request on it; the server is to end it before anything is repeated."""
         self._circuit.abandoned.add(connection.client, monotonic(), is_open=is_open)
         connection.close()
 
-    def _exchange(
+    def _exchange_on(
         self, connection: ThreadConnection, request: Request, limit: float | None = None
     ) -> Any:
         """The reply; connections that were left are ended before, in the same write."""
@@ -401,7 +401,7 @@ class PooledTransport(BaseTransport):
         abandoned.ended(clients, ended)
         return reply
 
-    def _answered(
+    def _reply_to_repeated(
         self,
         request: Request,
         connection: ThreadConnection,
@@ -409,7 +409,7 @@ class PooledTransport(BaseTransport):
         limit: float,
     ) -> Any:
         """The reply to a repeated request: a 0 may mean that the first time has done it."""
-        reply = self._exchange(connection, request, limit)
+        reply = self._exchange_on(connection, request, limit)
         if hanging is not None:
             self._superseded.keep(request.key, hanging)
         self._pool.put(connection)
@@ -429,7 +429,7 @@ class PooledTransport(BaseTransport):
                     raise Silent
                 reply = hanging.read(request, 0.0)
             except BaseException as error:
-                self._abandon(hanging)
+                self._abandon_connection(hanging)
                 if not isinstance(error, CONNECTION_ERRORS):  # a signal handler raised
                     self.deliver_later(request)
                     raise
@@ -438,12 +438,12 @@ class PooledTransport(BaseTransport):
                 self._pool.put(hanging)
                 return reply
         if not attempt.is_outdated:
-            self._trip(cause)
+            self._trip_breaker(cause)
         self.deliver_later(request)
         raise Outage(cause, sent=True) from None
 
-    def _why(self, error: BaseException) -> Cause:
-        return self._silent() if isinstance(error, TimeoutError) else cause_of(error)
+    def _cause_of(self, error: BaseException) -> Cause:
+        return self._silence_cause() if isinstance(error, TimeoutError) else cause_of(error)
 
     # ---- changes of keys
 
@@ -463,7 +463,7 @@ class PooledTransport(BaseTransport):
         requests = self._watchers.add_all(asked)
         if self.engine is None or self.engine.tracking:
             with contextlib.suppress(*CONNECTION_ERRORS, Outage):
-                return self._subscribed().track(requests)
+                return self._ready_subscriber().track(requests)
         return list(map(untracked, self.send_all(requests, monotonic()), requests))
 
     def is_behind(self, now: float) -> bool:
@@ -471,14 +471,14 @@ class PooledTransport(BaseTransport):
         subscriber = self._subscriber
         return subscriber is not None and subscriber.is_behind(now)
 
-    def _subscribed(self) -> Subscriber:
+    def _ready_subscriber(self) -> Subscriber:
         """The subscriber; a new one where there is none or the last one's connection broke."""
         with self._subscribing:
             found = self._subscriber
             if found is None or not found.is_alive:
                 if self._circuit.breaker.is_open:
                     raise EOFError
-                connection = self._connection(TimeLimit(self._limits.connect))
+                connection = self._usable_connection(TimeLimit(self._limits.connect))
                 self._pool.remove(connection)
                 # Known before its thread starts: whatever comes between, `close` finds it.
                 found = Subscriber(connection, self._watchers, self._limits.budget)
@@ -527,7 +527,7 @@ class PooledTransport(BaseTransport):
 
     # ---- outage
 
-    def _trip(self, cause: Cause) -> None:
+    def _trip_breaker(self, cause: Cause) -> None:
         """The server is out: nobody waits for it any more, and it is tried again."""
         with self._tripping:
             is_news = self._circuit.trip(monotonic(), cause)
@@ -548,7 +548,7 @@ class PooledTransport(BaseTransport):
             with contextlib.suppress(DibsError):
                 self.restart_server()
 
-    def _recover(self, connection: ThreadConnection) -> bool:
+    def _recover_with(self, connection: ThreadConnection) -> bool:
         """Deliver the outbox; in one step with seeing that it is empty, close the breaker.
 
         What the server cannot serve yet does not keep it from serving others.
@@ -557,11 +557,11 @@ class PooledTransport(BaseTransport):
         is_served = True
         try:
             if self._abandoned:
-                self._exchange(connection, NO_OP, self._limits.connect)
+                self._exchange_on(connection, NO_OP, self._limits.connect)
             while outbox and is_served:
-                is_served = self._deliver(connection)
+                is_served = self._deliver_outbox(connection)
         except BaseException:
-            self._abandon(connection)
+            self._abandon_connection(connection)
             raise
         with self._tripping:
             if outbox and is_served:
@@ -573,13 +573,13 @@ class PooledTransport(BaseTransport):
             self._on_recovered(self._circuit.breaker.cause, lasted)
         return is_served
 
-    def _deliver(self, connection: ThreadConnection) -> bool:
+    def _deliver_outbox(self, connection: ThreadConnection) -> bool:
         """False: some of it could not be served, and is in the outbox again."""
         requests = self._circuit.outbox.take(monotonic())
         again = requests
         try:
             if requests:
-                replies = self._exchange(connection, together(requests), self._limits.connect)
+                replies = self._exchange_on(connection, together(requests), self._limits.connect)
                 again, elsewhere = unserved(requests, replies)
                 self._send_on(elsewhere)
         finally:
@@ -608,4 +608,4 @@ class PooledTransport(BaseTransport):
         self._pool.drop_idle()
         if self._subscriber is not None:
             self._subscriber.close_copy()
-        self._begin()
+        self._begin_unconnected()

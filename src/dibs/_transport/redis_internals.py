@@ -66,7 +66,9 @@ def use_context(
         connection.ssl_context.context = context
         made(connection.ssl_context.get())
     elif kind._wrap_socket_with_ssl is _WRAP and not _wants_ocsp(connection):
-        connection._wrap_socket_with_ssl = functools.partial(_wrap, connection, context, made)
+        connection._wrap_socket_with_ssl = functools.partial(
+            _wrap_socket, connection, context, made
+        )
 
 
 _WRAP = getattr(redis.SSLConnection, "_wrap_socket_with_ssl", None)
@@ -76,7 +78,7 @@ def _wants_ocsp(connection: Any) -> bool:
     return bool(connection.ssl_validate_ocsp or connection.ssl_validate_ocsp_stapled)
 
 
-def _wrap(
+def _wrap_socket(
     connection: Any,
     context: ssl.SSLContext | None,
     made: Callable[[ssl.SSLContext], None],

@@ -53,16 +53,16 @@ class Subscriber:
     def start(self) -> None:
         """Start the thread. RuntimeError: the system has none for it."""
         self.is_alive = True
-        start_thread(self._run, "dibs subscriber")
+        start_thread(self._read_until_end, "dibs subscriber")
 
     def track(self, requests: list[Request]) -> list[Tracked]:
         """Send them and have later changes of their keys pushed. Silent, EOFError: no replies."""
         with self._guard:
-            pending = self._write(tracked(requests, first=not self._is_tracking))
+            pending = self._write_request(tracked(requests, first=not self._is_tracking))
             self._is_tracking = True
-        return read_tracked(self._replies(pending), requests, pushes=self.pushes)
+        return read_tracked(self._await_replies(pending), requests, pushes=self.pushes)
 
-    def _replies(self, pending: _PendingRequest) -> list[Reply]:
+    def _await_replies(self, pending: _PendingRequest) -> list[Reply]:
         time_limit = TimeLimit(self._budget)
         since = monotonic()
         while not pending.done.wait(time_limit.slice):
@@ -74,7 +74,7 @@ class Subscriber:
             raise EOFError
         return pending.replies
 
-    def _write(self, request: Request) -> _PendingRequest:
+    def _write_request(self, request: Request) -> _PendingRequest:
         with self._guard:
             if not self.is_alive:
                 raise EOFError
@@ -87,28 +87,28 @@ class Subscriber:
                 raise
             return pending
 
-    def _run(self) -> None:
+    def _read_until_end(self) -> None:
         try:
             self._connection.look_every(_SLICE)
             while True:
-                self._handle(self._next())
+                self._handle_message(self._next_message())
         except (*CONNECTION_ERRORS, IndexError) as error:  # IndexError: a reply without a request
-            self._end(error)
+            self._end_with(error)
 
-    def _next(self) -> Any:
+    def _next_message(self) -> Any:
         """The next reply or push. Silent: not even a ping got a reply."""
         for number in range(1, 2 * _PING_AFTER):
             with contextlib.suppress(Silent):
                 return self._connection.read_any()
             if number == _PING_AFTER and not self._pending:
-                self._write(NO_OP)
+                self._write_request(NO_OP)
         return self._connection.read_any()
 
     def is_behind(self, now: float) -> bool:
         """Whether the thread is late in reading: the process was stopped, or is busy."""
         return now - self._connection.waits_since > 2 * _SLICE
 
-    def _handle(self, reply: Any) -> None:
+    def _handle_message(self, reply: Any) -> None:
         if type(reply) is hiredis.PushNotification:
             self._watchers.pushed(reply)
             return
@@ -118,7 +118,7 @@ class Subscriber:
             self._pending.popleft()
             pending.done.set()
 
-    def _end(self, error: BaseException) -> None:
+    def _end_with(self, error: BaseException) -> None:
         with self._guard:
             self.is_alive = False
             pending, self._pending = list(self._pending), deque()

@@ -154,7 +154,7 @@ def parse_address(url: str, redis: ModuleType) -> Address:
     protocol = pool.connection_kwargs.get("protocol", 3)
     if str(protocol) not in ("2", "3"):
         raise UsageError(f"protocol in a target URL must be 2 or 3, not {protocol!r}")
-    return _address(pool)
+    return _address_of_pool(pool)
 
 
 def _check_parts(url: str) -> None:
@@ -194,7 +194,7 @@ def _from_url(url: str, redis: ModuleType) -> Target:
         raise UsageError(f"the target URL has no scheme; known: {_KNOWN}")
     if scheme in _SCHEMES:
         _check_password(rest)
-        return _checked(parse_address(f"{_SCHEMES[scheme]}://{rest}", redis))
+        return _checked_address(parse_address(f"{_SCHEMES[scheme]}://{rest}", redis))
     if scheme == "embedded":
         return Embedded(unquote(rest.rstrip("/")) or None)
     if scheme == "redis+sentinel":
@@ -229,12 +229,12 @@ def _is_coroutine(connection_class: type[Any]) -> bool:
 
 def _from_client(pool: Any) -> Address:
     # Some versions of redis-py set a protocol that the caller has not asked for.
-    address = _address(pool)
+    address = _address_of_pool(pool)
     options = {k: v for k, v in address.options.items() if k != "protocol"}
     return Address(address.connection_class, options, pool)
 
 
-def _address(pool: Any) -> Address:
+def _address_of_pool(pool: Any) -> Address:
     options = {k: v for k, v in pool.connection_kwargs.items() if k not in _IGNORED}
     return Address(pool.connection_class, options, pool)
 
@@ -250,7 +250,7 @@ def _from_sentinel_url(rest: str, redis: ModuleType) -> SentinelService:
 
     Options that begin with `sentinel_` are for the connections to the sentinels.
     """
-    credentials, hosts, path, query = _split(rest)
+    credentials, hosts, path, query = _split_url(rest)
     service, _, db = path.strip("/").partition("/")
     if not service:
         raise UsageError(
@@ -258,12 +258,12 @@ def _from_sentinel_url(rest: str, redis: ModuleType) -> SentinelService:
         )
     for_master, for_sentinels = _split_options(query)
     scheme = "rediss" if _wants_tls(for_master) else "redis"
-    address = _checked(
-        parse_address(f"{scheme}://{credentials}x:1/{db or '0'}{_query(for_master)}", redis)
+    address = _checked_address(
+        parse_address(f"{scheme}://{credentials}x:1/{db or '0'}{_query_text(for_master)}", redis)
     )
     scheme = "rediss" if _wants_tls(for_sentinels) else "redis"
-    template = _checked(parse_address(f"{scheme}://x:1{_query(for_sentinels)}", redis))
-    sentinels = [_sentinel(template, host, port or 26379) for host, port in hosts]
+    template = _checked_address(parse_address(f"{scheme}://x:1{_query_text(for_sentinels)}", redis))
+    sentinels = [_sentinel_address(template, host, port or 26379) for host, port in hosts]
     return SentinelService(service, tuple(sentinels), address)
 
 
@@ -287,11 +287,11 @@ def _wants_tls(options: dict[str, str]) -> bool:
     return value in ("true", "1", "yes")
 
 
-def _query(options: dict[str, str]) -> str:
+def _query_text(options: dict[str, str]) -> str:
     return f"?{urlencode(options)}" if options else ""
 
 
-def _checked(address: Address) -> Address:
+def _checked_address(address: Address) -> Address:
     """Return *address*. UsageError: redis-py does not know its options."""
     try:
         address.connection(None, 3)
@@ -301,7 +301,7 @@ def _checked(address: Address) -> Address:
     return address
 
 
-def _sentinel(template: Address, host: str, port: int) -> Address:
+def _sentinel_address(template: Address, host: str, port: int) -> Address:
     limits = {"socket_timeout": _SENTINEL_ANSWERS, "socket_connect_timeout": _SENTINEL_OPENS}
     options = {**template.options, **_OVERRIDES, **limits, "host": host, "port": port, "db": 0}
     return Address(template.connection_class, options)
@@ -314,11 +314,11 @@ def _from_sentinel_client(pool: Any, redis: ModuleType) -> SentinelService:
     manager = pool.sentinel_manager
     sentinels: list[Address] = []
     for client in manager.sentinels:
-        template = _address(client.connection_pool)
+        template = _address_of_pool(client.connection_pool)
         options = template.options
-        sentinels.append(_sentinel(template, options["host"], int(options["port"])))
+        sentinels.append(_sentinel_address(template, options["host"], int(options["port"])))
     is_tls = any("SSL" in base.__name__ for base in pool.connection_class.__mro__)
-    options = {k: v for k, v in _address(pool).options.items() if k not in _NOT_OF_MASTER}
+    options = {k: v for k, v in _address_of_pool(pool).options.items() if k not in _NOT_OF_MASTER}
     address = Address(redis.SSLConnection if is_tls else redis.Connection, options)
     forced = getattr(manager, "_force_master_ip", None)
     return SentinelService(pool.service_name, tuple(sentinels), address, forced)
@@ -332,14 +332,16 @@ _NOT_OF_MASTER = ("host", "port", "connection_pool", "protocol")
 
 def _from_cluster_url(rest: str, redis: ModuleType) -> Cluster:
     """`user:pw@h:p,h:p?options`: any node knows where the others are."""
-    credentials, hosts, path, query = _split(rest)
+    credentials, hosts, path, query = _split_url(rest)
     if path.strip("/") not in ("", "0"):
         raise UsageError("a cluster has a single database; remove the path from the target URL")
     options = dict(parse_qsl(query.removeprefix("?"), keep_blank_values=True))
     if options.pop("db", "0") not in ("", "0"):
         raise UsageError("a cluster has a single database; remove db from the target URL")
     scheme = "rediss" if _wants_tls(options) else "redis"
-    address = _checked(parse_address(f"{scheme}://{credentials}x:1/0{_query(options)}", redis))
+    address = _checked_address(
+        parse_address(f"{scheme}://{credentials}x:1/0{_query_text(options)}", redis)
+    )
     return Cluster(tuple((host, port or 6379) for host, port in hosts), address)
 
 
@@ -354,7 +356,7 @@ def _from_cluster_client(client: Any, redis: ModuleType) -> Cluster:
     return Cluster(tuple(nodes), Address(address.connection_class, {**address.options, **options}))
 
 
-def _split(rest: str) -> tuple[str, list[tuple[str, int | None]], str, str]:
+def _split_url(rest: str) -> tuple[str, list[tuple[str, int | None]], str, str]:
     """Credentials (with @), hosts, path and query (with ?) of a URL with several hosts."""
     _check_password(rest)
     parts = urlsplit(f"x://{rest}")

@@ -50,8 +50,8 @@ class CommandTree:
         self._must_kill = False
         self._signals = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         """What was blocked before, and is for the command."""
-        _control(_PR_SET_CHILD_SUBREAPER, 1)
-        _control(_PR_SET_PDEATHSIG, KILL_ALL)
+        _control_process(_PR_SET_CHILD_SUBREAPER, 1)
+        _control_process(_PR_SET_PDEATHSIG, KILL_ALL)
         if os.getppid() != parent:  # it ended before the kernel knew
             os._exit(127)
 
@@ -61,37 +61,37 @@ class CommandTree:
         if self._main == 0:
             os.close(self._reports)
             signal.pthread_sigmask(signal.SIG_SETMASK, self._signals)
-            _become(command)
-        self._report(self._main)
+            _replace_process(command)
+        self._report_exit(self._main)
         self._wait_for_main()
         self._end_others()
 
-    def _report(self, number: int) -> None:
+    def _report_exit(self, number: int) -> None:
         try:
             os.write(self._reports, b"%d\n" % number)
         except OSError:  # dibs run has ended
             self._must_kill = True
 
     def _wait_for_main(self) -> None:
-        while (code := self._reap()) is None:
-            self._listen(None)
+        while (code := self._reap_children()) is None:
+            self._wait_for_signal(None)
             if self._must_kill:
-                _send(signal.SIGKILL, descendants())
-        self._report(code)
+                _send_signal(signal.SIGKILL, descendants())
+        self._report_exit(code)
 
     def _end_others(self) -> None:
         """End what the command has left behind: SIGTERM, and SIGKILL after the time of grace."""
         until, told = time.monotonic() + self._grace, set[int]()
         while left := set(descendants()):
             if self._must_kill or time.monotonic() >= until:
-                _send(signal.SIGKILL, left)
+                _send_signal(signal.SIGKILL, left)
             else:
-                _send(signal.SIGTERM, left - told)
+                _send_signal(signal.SIGTERM, left - told)
                 told |= left
-            self._listen(_CHECK_EVERY)
-            self._reap()
+            self._wait_for_signal(_CHECK_EVERY)
+            self._reap_children()
 
-    def _listen(self, timeout: float | None) -> None:
+    def _wait_for_signal(self, timeout: float | None) -> None:
         """Wait for the end of a child or for KILL_ALL, for at most *timeout* seconds."""
         wanted = (signal.SIGCHLD, KILL_ALL)
         if timeout is None:
@@ -101,7 +101,7 @@ class CommandTree:
             received = 0 if info is None else info.si_signo
         self._must_kill = self._must_kill or received == KILL_ALL
 
-    def _reap(self) -> int | None:
+    def _reap_children(self) -> int | None:
         """Take the exit codes of children that have ended; return that of the command."""
         found = None
         while True:
@@ -115,15 +115,15 @@ class CommandTree:
                 found = os.waitstatus_to_exitcode(status)
 
 
-def _control(option: int, value: int) -> None:
+def _control_process(option: int, value: int) -> None:
     import ctypes
 
     ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def _become(command: list[str]) -> None:
+def _replace_process(command: list[str]) -> None:
     """Replace this process by *command*, which is killed if its parent is."""
-    _control(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _control_process(_PR_SET_PDEATHSIG, signal.SIGKILL)
     for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and so would the program
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
@@ -156,7 +156,7 @@ def descendants() -> Iterator[int]:
                 yield pid
 
 
-def _send(number: int, pids: "Iterator[int] | set[int]") -> None:
+def _send_signal(number: int, pids: "Iterator[int] | set[int]") -> None:
     for pid in pids:
         try:
             os.kill(pid, number)

@@ -95,7 +95,7 @@ def find_key(dibs: Dibs, typed: str) -> tuple[str, KeyInfo | None]:
     entry = look.entry(typed)
     if entry is not None or not is_shortened(typed):
         return typed, entry
-    keys = {each.key for each in _matching(look, typed)}
+    keys = {each.key for each in _matching_entries(look, typed)}
     if len(keys) > 1:
         raise UsageError(f"{len(keys)} keys are shortened to {typed}; pass the whole key")
     for key in keys:
@@ -106,7 +106,7 @@ def find_key(dibs: Dibs, typed: str) -> tuple[str, KeyInfo | None]:
     return typed, None
 
 
-def _matching(look: "Inspector", typed: str) -> Iterator[KeyInfo]:
+def _matching_entries(look: "Inspector", typed: str) -> Iterator[KeyInfo]:
     head, colon, _ = typed.rpartition(":")
     for page in look.pages(exactly(f"{head}{colon}") + "*"):
         if page.unreachable is not None:

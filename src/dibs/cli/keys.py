@@ -85,7 +85,7 @@ def why(args: argparse.Namespace) -> int:
         return 0 if found else 1
     for each in found:
         if each.is_elsewhere:
-            terminal.say(f"{_asked(args)}: nothing there. {elsewhere_line(each)}")
+            terminal.say(f"{_asked_key(args)}: nothing there. {elsewhere_line(each)}")
         terminal.title(printable(each.place.key if args.show_keys else args.key))
         terminal.facts(listed(each, whole=args.show_keys))
         for line in (next_steps(each), *advice(each)):
@@ -98,7 +98,7 @@ def why(args: argparse.Namespace) -> int:
 def nowhere(args: argparse.Namespace) -> str:
     """There is no such key, as far as was looked."""
     if is_shortened(args.key):
-        return f"{_asked(args)}: nothing there; a shortened key is looked for in one namespace"
+        return f"{_asked_key(args)}: nothing there; a shortened key is looked for in one namespace"
     if (pattern := re.sub(r"{[^{}]*}", "*", args.key)).endswith("*"):
         text = "this is a name from a log or a template; the keys that it stands for"
         return f"{printable(args.key)}: {text}: dibs ls {shlex.quote(printable(pattern))}"
@@ -112,7 +112,7 @@ def not_here(args: argparse.Namespace, others: Sequence[Facts]) -> str:
     return " ".join([text, *[elsewhere_line(each) for each in others]])
 
 
-def _asked(args: argparse.Namespace) -> str:
+def _asked_key(args: argparse.Namespace) -> str:
     return f"{printable(args.key)} in namespace {args.namespace!r}"
 
 
@@ -132,10 +132,10 @@ def elsewhere(dibs: Dibs, namespace: str, typed: str) -> list[Facts]:
     keys = look.anywhere("*" + exactly(typed))
     places = [place for each in keys for place in places_of(each, typed)]
     places.sort(key=lambda place: (place.namespace != namespace, place))
-    return list(islice(filter(None, (_facts(look, place) for place in places)), MOST))
+    return list(islice(filter(None, (_facts_of_key(look, place) for place in places)), MOST))
 
 
-def _facts(look: "Inspector", place: Place) -> Facts | None:
+def _facts_of_key(look: "Inspector", place: Place) -> Facts | None:
     entry = look.within(place.namespace).entry(place.key)
     return entry and found_at(place, entry, alive, is_elsewhere=True)
 
@@ -165,24 +165,26 @@ def release_arguments(parser: argparse.ArgumentParser) -> None:
 def release(args: argparse.Namespace) -> int:
     """Free a key. Returns 0, or 1: it was not released."""
     terminal = default_terminal()
-    _check(args)
+    _check_options(args)
     with connected(args) as dibs:
         key, entry = find_key(dibs, args.key)
         if entry is None:
-            return _report(terminal, args, "free", elsewhere(dibs, args.namespace, args.key))
+            return _report_outcome(
+                terminal, args, "free", elsewhere(dibs, args.namespace, args.key)
+            )
         look = inspector(dibs)
         if entry.token_hint is None and not entry.permits:
             look.release_whatever(key, "")  # UsageError: it is never held
-        seen = None if args.token is not None else _chosen(entry, args.seen)
-        if not args.yes and not _agrees(terminal, args.key, entry):
+        seen = None if args.token is not None else _chosen_hint(entry, args.seen)
+        if not args.yes and not _user_agrees(terminal, args.key, entry):
             terminal.say("nothing was changed")
             return 1
         if seen is None:
-            return _report(terminal, args, look.release(key, str(args.token)))
-        return _report(terminal, args, look.release_whatever(key, seen))
+            return _report_outcome(terminal, args, look.release(key, str(args.token)))
+        return _report_outcome(terminal, args, look.release_whatever(key, seen))
 
 
-def _check(args: argparse.Namespace) -> None:
+def _check_options(args: argparse.Namespace) -> None:
     """UsageError: there is no terminal to ask at, or the options do not go together."""
     if args.seen is not None and not args.force:
         raise UsageError("--seen goes with --force")
@@ -190,7 +192,7 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("there is no terminal to ask on: pass --yes")
 
 
-def _chosen(entry: KeyInfo, seen: str | None) -> str:
+def _chosen_hint(entry: KeyInfo, seen: str | None) -> str:
     """The hint of the holding that is to be freed. UsageError: it is not clear which one."""
     if seen is not None:
         return seen
@@ -203,7 +205,7 @@ def _chosen(entry: KeyInfo, seen: str | None) -> str:
     return entry.permits[0].token_hint or ""
 
 
-def _agrees(terminal: Terminal, typed: str, entry: KeyInfo) -> bool:
+def _user_agrees(terminal: Terminal, typed: str, entry: KeyInfo) -> bool:
     terminal.say(printable(typed))
     for name, value in facts(entry, whole=False):
         terminal.say(f"  {name:<10}  {value}")
@@ -211,7 +213,7 @@ def _agrees(terminal: Terminal, typed: str, entry: KeyInfo) -> bool:
     return terminal.confirm("Release it?")
 
 
-def _report(
+def _report_outcome(
     terminal: Terminal,
     args: argparse.Namespace,
     outcome: ReleaseOutcome,

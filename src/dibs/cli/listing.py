@@ -86,7 +86,7 @@ class Listing:
             if not self._wanted.fits(entry):
                 self.left_out[entry.kind] += 1
             elif len(self.entries) < self._wanted.most or not self._wanted.most:
-                self._keep(entry)
+                self._keep_entry(entry)
             elif entry.key not in self.entries:
                 self.is_complete = False
         is_full = bool(self._wanted.most) and len(self.entries) >= self._wanted.most
@@ -94,7 +94,7 @@ class Listing:
             self.is_complete = False
         return is_full
 
-    def _keep(self, entry: KeyInfo) -> None:
+    def _keep_entry(self, entry: KeyInfo) -> None:
         if entry.key not in self.entries:  # SCAN may name a key twice
             self.kinds[entry.kind] += 1
         self.entries[entry.key] = entry
@@ -150,14 +150,14 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
     add("--all", action="store_true", help="also fences, tags, and keys of other programs")
     add(
         "--limit",
-        type=_limit,
+        type=_parsed_limit,
         default=MOST_LISTED,
         help=f"stop there; 0: never; default {MOST_LISTED}",
     )
     add_show_keys(parser)
 
 
-def _limit(text: str) -> int:
+def _parsed_limit(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"it must be a number, 0 or more, not {text!r}")
     return int(text)
@@ -185,14 +185,14 @@ def ls(args: argparse.Namespace) -> int:
         listing = read(look, wanted, write, terminal.progress)
         is_empty = not listing.kinds and not listing.left_out and not listing.unreachable
         if is_empty and args.pattern != "*":
-            listing.elsewhere = _elsewhere(look, args.pattern)
+            listing.elsewhere = _other_namespaces(look, args.pattern)
     rest = list(listing.entries.values())
-    listing.heads = [] if args.namespace else _heads(rest)
+    listing.heads = [] if args.namespace else _common_beginnings(rest)
     output.end(_sorted_by(args, rest) if listing.is_sorted else rest, listing)
     return 3 if listing.unreachable else 0
 
 
-def _elsewhere(look: "Inspector", pattern: str) -> list[str]:
+def _other_namespaces(look: "Inspector", pattern: str) -> list[str]:
     """Namespaces in which *pattern* has keys: what stands before its fixed beginning."""
     head = re.split(r"[*?\[\\]", pattern)[0]
     keys = look.anywhere(f"*{pattern}") if head else []
@@ -200,7 +200,7 @@ def _elsewhere(look: "Inspector", pattern: str) -> list[str]:
     return [each for each, _ in Counter(filter(None, prefixes)).most_common(3)]
 
 
-def _heads(entries: list[KeyInfo]) -> list[str]:
+def _common_beginnings(entries: list[KeyInfo]) -> list[str]:
     """How keys with two colons begin, the most frequent first."""
     parts = [entry.key.split(":", 2) for entry in entries if entry.kind in _NAMED]
     heads = Counter([f"{each[0]}:" for each in parts if len(each) == 3])
@@ -261,7 +261,7 @@ class TableOutput:
     def write(self, entries: list[KeyInfo]) -> None:
         """Some of the rows; on a terminal with separate headings."""
         if self._terminal.console is not None:
-            self._print(entries)
+            self._print_entries(entries)
             return
         for line in self._plain.lines([row(entry, whole=self._whole) for entry in entries]):
             self._terminal.line(line)
@@ -269,13 +269,13 @@ class TableOutput:
     def end(self, entries: list[KeyInfo], listing: Listing) -> None:
         """The last rows, and what is to be said about all."""
         if entries:
-            (self._print if listing.is_sorted else self.write)(entries)
+            (self._print_entries if listing.is_sorted else self.write)(entries)
         if self._terminal.is_terminal:
             self._terminal.say("")
         for line in remarks(listing, whole=self._whole):
             self._terminal.say(line)
 
-    def _print(self, entries: list[KeyInfo]) -> None:
+    def _print_entries(self, entries: list[KeyInfo]) -> None:
         rows = [row(entry, whole=self._whole) for entry in entries]
         styles = [_style_of(entry) for entry in entries]
         self._terminal.table(HEADINGS, rows, styles)

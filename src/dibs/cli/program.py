@@ -75,7 +75,7 @@ def make_parser(only: str | None = None) -> argparse.ArgumentParser:
     return parser
 
 
-def _parsed(given: list[str], chosen: str | None) -> argparse.Namespace:
+def _parsed_arguments(given: list[str], chosen: str | None) -> argparse.Namespace:
     """The arguments. SystemExit: they are wrong; the usage is that of the command."""
     args, unknown = make_parser(chosen).parse_known_args(given)
     if any("://" in word for word in unknown):  # not repeated: it may hold a password
@@ -104,7 +104,7 @@ def main(arguments: list[str] | None = None) -> int:
         return USAGE
 
     def work() -> int:
-        args = _parsed(given, chosen)
+        args = _parsed_arguments(given, chosen)
         module = next(each.module for each in COMMANDS if each.name == args.command)
         return getattr(import_module(module), args.command)(args)
 
@@ -113,17 +113,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 def guarded(name: str, work: Callable[[], int]) -> int:
     """Run *work*; errors become a sentence and an exit code, interruptions just the code."""
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, _exit_by_signal)
     try:
         code = work()
         sys.stdout.flush()
         return code
     except UsageError as error:
-        return _failed(name, error, USAGE)
+        return _report_failure(name, error, USAGE)
     except Unavailable as error:
-        return _failed(name, error, UNAVAILABLE, DOCTOR)
+        return _report_failure(name, error, UNAVAILABLE, DOCTOR)
     except DibsError as error:
-        return _failed(name, error, NOT_FOUND)
+        return _report_failure(name, error, NOT_FOUND)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -131,10 +131,10 @@ def guarded(name: str, work: Callable[[], int]) -> int:
         return CLOSED_PIPE
     except OSError as error:  # a full disk, for one
         _leave_pipe()
-        return _failed(name, error, USAGE)
+        return _report_failure(name, error, USAGE)
 
 
-def _failed(name: str, error: Exception, code: int, hint: str = "") -> int:
+def _report_failure(name: str, error: Exception, code: int, hint: str = "") -> int:
     words = str(error).rstrip(".") if hint else str(error)
     for line in f"dibs {name}: {words}{hint}".split("\n"):
         default_terminal().say(line)
@@ -154,7 +154,7 @@ def _open_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _terminate(*_: Any) -> NoReturn:
+def _exit_by_signal(*_: Any) -> NoReturn:
     # As an exception, so that a full screen is left and what was made is removed.
     sys.exit(128 + signal.SIGTERM)
 

@@ -82,19 +82,19 @@ def parse_duration(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     """Run the program. Returns its exit code, or one of those in the help."""
     if os.name != "posix":
-        return _say(args, "signals and process ids are needed: use Linux, macOS or WSL", 2)
+        return _say_and_exit(args, "signals and process ids are needed: use Linux, macOS or WSL", 2)
     name, *arguments = cast("list[str]", args.program)
     program = shutil.which(name)
     if program is None and os.path.dirname(name) and os.path.exists(name):
-        return _say(args, f"{name}: cannot be executed", NOT_EXECUTABLE)
+        return _say_and_exit(args, f"{name}: cannot be executed", NOT_EXECUTABLE)
     if program is None:
-        return _say(args, f"{name}: command not found", NOT_FOUND)
+        return _say_and_exit(args, f"{name}: command not found", NOT_FOUND)
     # In a task: a signal cancels it where that leaves no key behind. A handler that raises in a
     # thread can do so between the server's grant and the block that releases it.
     return asyncio.run(_Run(args, [program, *arguments]).code())
 
 
-def _say(args: argparse.Namespace, text: str, code: int) -> int:
+def _say_and_exit(args: argparse.Namespace, text: str, code: int) -> int:
     default_terminal().say(f"dibs run {printable(args.key)}: {text}")
     return code
 
@@ -117,29 +117,29 @@ class _Run:
             # Signals first: from here on none of them ends this process with the key taken.
             self._hear_signals()
             async with client(AsyncDibs, args) as dibs:
-                work = self._alone if args.once is None else self._once
-                code = await self._patiently(lambda wait: work(dibs, wait))
+                work = self._run_alone if args.once is None else self._run_once
+                code = await self._work_within_wait(lambda wait: work(dibs, wait))
         except Busy as busy:
-            return _say(args, f"{busy.holder or 'another program'} has it", held_elsewhere)
+            return _say_and_exit(args, f"{busy.holder or 'another program'} has it", held_elsewhere)
         except Duplicate as duplicate:
             if duplicate.state == "running":
-                return _say(args, "it is running elsewhere", held_elsewhere)
+                return _say_and_exit(args, "it is running elsewhere", held_elsewhere)
             by = f" by {printable(duplicate.note)}" if duplicate.note else ""
             again = duration_text(duplicate.retry_after)
-            return _say(args, f"it was done{by}; again in {again}", 0)
+            return _say_and_exit(args, f"it was done{by}; again in {again}", 0)
         except Unavailable as error:
-            return _say(args, f"not run: {error}", UNAVAILABLE)
+            return _say_and_exit(args, f"not run: {error}", UNAVAILABLE)
         except asyncio.CancelledError:
             if self._signal is None:
                 raise
             return 128 + self._signal
         if code is None:
-            return _say(args, "the lease was lost, so the command was ended", LOST)
+            return _say_and_exit(args, "the lease was lost, so the command was ended", LOST)
         return 128 - code if code < 0 else code
 
     # ---- the key
 
-    async def _patiently(self, work: Callable[[float], Awaitable[int | None]]) -> int | None:
+    async def _work_within_wait(self, work: Callable[[float], Awaitable[int | None]]) -> int | None:
         """Do *work*, with what is left of the wait. A server that is unavailable is waited for."""
         until, has_said = monotonic() + self._args.wait, False
         while True:
@@ -149,35 +149,35 @@ class _Run:
                 if self._program is not None or monotonic() >= until:
                     raise
                 if not has_said:
-                    _say(self._args, f"waiting for the server: {error}", 0)
+                    _say_and_exit(self._args, f"waiting for the server: {error}", 0)
                 has_said = True
             await asyncio.sleep(min(_TRY_EVERY, max(until - monotonic(), 0.0)))
 
-    async def _alone(self, dibs: AsyncDibs, wait: float) -> int | None:
+    async def _run_alone(self, dibs: AsyncDibs, wait: float) -> int | None:
         args = self._args
         try:
             async with dibs.hold(args.key, ttl=args.ttl, wait=wait, renew=True) as lease:
-                return await self._execute(lease)
+                return await self._execute_program(lease)
         except LeaseLost:
             return None
 
-    async def _once(self, dibs: AsyncDibs, wait: float) -> int | None:
+    async def _run_once(self, dibs: AsyncDibs, wait: float) -> int | None:
         args = self._args
         async with dibs.claim(
             args.key, window=args.once, after="hold", lease=args.ttl, wait=wait
         ) as claim:
-            code = await self._execute(claim)
+            code = await self._execute_program(claim)
             if code != 0:
                 claim.release()
                 return code
             await claim.set_note(f"{process_name()} at {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
             if not await claim.finish():
-                _say(args, "it succeeded, but is not recorded: it may run again", code)
+                _say_and_exit(args, "it succeeded, but is not recorded: it may run again", code)
             return code
 
     # ---- the program
 
-    async def _execute(self, held: Held) -> int | None:
+    async def _execute_program(self, held: Held) -> int | None:
         """Run the program to its end. None: it was ended, because the lease was lost."""
         if self._signal is not None:
             raise asyncio.CancelledError
@@ -232,10 +232,10 @@ class _Program:
         program = command_tree(command, writer, args.grace)
         self._process = subprocess.Popen(program, pass_fds=[writer])
         os.close(writer)
-        self.end = asyncio.ensure_future(self._follow(reader))
+        self.end = asyncio.ensure_future(self._follow_reports(reader))
         """Done with the exit code when the command has ended, and all that it has started."""
 
-    async def _follow(self, reports: int) -> int:
+    async def _follow_reports(self, reports: int) -> int:
         """Read the reports of the process that owns the tree, until it ends."""
         stream = asyncio.StreamReader()
         with os.fdopen(reports, "rb") as file:

@@ -38,7 +38,7 @@ def plain(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     columns = used(headings, rows)
     lines = [[each[place] for place in columns] for each in (headings, *rows)]
     sides = [headings[place] in RIGHT for place in columns]
-    return _aligned(lines, _widths(lines), sides)
+    return _aligned_columns(lines, _column_widths(lines), sides)
 
 
 class LongTable:
@@ -50,28 +50,30 @@ class LongTable:
 
     def __init__(self, headings: Sequence[str]) -> None:
         self._headings = headings
-        self._widths: list[int] = []
+        self._column_widths: list[int] = []
 
     def lines(self, rows: Sequence[Sequence[str]]) -> list[str]:
         """The lines of the next rows; above the first ones, the headings."""
         lines = list(rows)
-        if not self._widths:
+        if not self._column_widths:
             lines = [self._headings, *rows]
-            self._widths = _widths(lines)
-        return _aligned(lines, self._widths, [each in RIGHT for each in self._headings])
+            self._column_widths = _column_widths(lines)
+        return _aligned_columns(
+            lines, self._column_widths, [each in RIGHT for each in self._headings]
+        )
 
 
-def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
+def _column_widths(lines: Sequence[Sequence[str]]) -> list[int]:
     return [max([width(text) for text in column]) for column in zip(*lines, strict=True)]
 
 
-def _aligned(
+def _aligned_columns(
     lines: Sequence[Sequence[str]], widths: Sequence[int], sides: Sequence[bool]
 ) -> list[str]:
-    return ["  ".join(map(_padded, line, widths, sides)).rstrip() for line in lines]
+    return ["  ".join(map(_padded_to, line, widths, sides)).rstrip() for line in lines]
 
 
-def _padded(text: str, columns: int, is_right: bool) -> str:  # noqa: FBT001 - called by map
+def _padded_to(text: str, columns: int, is_right: bool) -> str:  # noqa: FBT001 - called by map
     space = " " * (columns - width(text))
     return space + text if is_right else text + space
 
@@ -104,27 +106,27 @@ class Terminal:
         self.out = out
         self.err = err
         self.is_terminal = out.isatty()
-        self.console: Any = _console(out, environ) if self.is_terminal else None
+        self.console: Any = _rich_console(out, environ) if self.is_terminal else None
         """None: plain text."""
 
     def paragraph(self, text: str, indent: str = "") -> None:
         """A sentence of the result: on a terminal in lines as wide as it is."""
-        self.out.write(_in_lines(_shown(text, self.out), self.out, indent) + "\n")
+        self.out.write(_in_lines(_encodable_line(text, self.out), self.out, indent) + "\n")
 
     def progress(self, text: str) -> None:
         """What is being done, on a line that the next one overwrites; nothing in a pipe."""
         if self.err.isatty():
-            self.err.write(f"\r\x1b[K{_shown(text, self.err)}")
+            self.err.write(f"\r\x1b[K{_encodable_line(text, self.err)}")
             self.err.flush()
 
     def line(self, text: str) -> None:
         """A line of the result."""
-        self.out.write(_shown(text, self.out) + "\n")
+        self.out.write(_encodable_line(text, self.out) + "\n")
 
     def say(self, text: str) -> None:
         """A remark beside the result: it never gets into a pipe."""
         self.out.flush()
-        self.err.write(_in_lines(_shown(text, self.err), self.err) + "\n")
+        self.err.write(_in_lines(_encodable_line(text, self.err), self.err) + "\n")
         self.err.flush()
 
     def script(self, text: str) -> None:
@@ -174,7 +176,7 @@ class Terminal:
     def confirm(self, question: str) -> bool:
         """Ask a person; anything but yes is a no."""
         self.say("")
-        self.err.write(f"{_shown(question, self.err)} [y/N] ")
+        self.err.write(f"{_encodable_line(question, self.err)} [y/N] ")
         self.err.flush()
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -197,7 +199,7 @@ def can_ask() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _shown(text: str, stream: TextIO) -> str:
+def _encodable_line(text: str, stream: TextIO) -> str:
     """*text* as *stream* can have it, on one line: a server's words may have control characters.
 
     Here, where all is printed, so that no caller can forget it.
@@ -220,7 +222,7 @@ def _in_lines(text: str, stream: TextIO, indent: str = "") -> str:
     )
 
 
-def _console(out: TextIO, environ: Mapping[str, str]) -> Any:
+def _rich_console(out: TextIO, environ: Mapping[str, str]) -> Any:
     if environ.get("TERM") == "dumb":
         return None
     try:

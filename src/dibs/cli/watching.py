@@ -80,14 +80,14 @@ def changes(
     lacking = [entry for key, entry in before.items() if key not in now]
     gone = [Changed("gone", entry) for entry in lacking if is_whole]
     seen = [(before.get(key), entry) for key, entry in now.items() if was_whole or key in before]
-    others = [_change(old, entry, elapsed) for old, entry in seen]
+    others = [_change_between(old, entry, elapsed) for old, entry in seen]
     return [*gone, *[each for each in others if each is not None]]
 
 
-def _change(before: KeyInfo | None, now: KeyInfo, elapsed: float) -> Changed | None:
+def _change_between(before: KeyInfo | None, now: KeyInfo, elapsed: float) -> Changed | None:
     if before is None:
         return Changed("new", now)
-    if _holding(before) != _holding(now):
+    if _holding_identity(before) != _holding_identity(now):
         return Changed("taken", now)
     if (before.kind, before.state, before.note) != (now.kind, now.state, now.note):
         return Changed("changed", now)
@@ -96,7 +96,7 @@ def _change(before: KeyInfo | None, now: KeyInfo, elapsed: float) -> Changed | N
     return Changed("renewed", now) if _is_longer(before, now, elapsed) else None
 
 
-def _holding(entry: KeyInfo) -> object:
+def _holding_identity(entry: KeyInfo) -> object:
     """What tells one holding from the next; the permits of a key come and go."""
     if entry.kind in ("permits", "cached") or entry.token_hint is None:
         return None
@@ -180,9 +180,9 @@ def watch(args: argparse.Namespace) -> int:
         watch = Watch(inspector(dibs), args)
         try:
             if terminal.console is None or args.json or args.log:
-                _log(terminal, watch, args)
+                _log_changes(terminal, watch, args)
             else:
-                _live(terminal, watch, args)
+                _show_live(terminal, watch, args)
         except KeyboardInterrupt:
             pass  # the usual way to end it
     return 0
@@ -191,13 +191,13 @@ def watch(args: argparse.Namespace) -> int:
 # ---- as a log
 
 
-def _log(terminal: Terminal, watch: Watch, args: argparse.Namespace) -> None:
+def _log_changes(terminal: Terminal, watch: Watch, args: argparse.Namespace) -> None:
     number = 0
     limits = ""
     while True:
         for each in watch.again():
             if each.change != "renewed" or args.renewals:
-                _write(terminal, each, args)
+                _write_change(terminal, each, args)
         terminal.out.flush()
         if watch.limits() != limits:
             limits = watch.limits()
@@ -209,7 +209,7 @@ def _log(terminal: Terminal, watch: Watch, args: argparse.Namespace) -> None:
         terminal.check_reader()  # who reads no more would not be noticed until something changes
 
 
-def _write(terminal: Terminal, each: Changed, args: argparse.Namespace) -> None:
+def _write_change(terminal: Terminal, each: Changed, args: argparse.Namespace) -> None:
     if args.json:
         record = {"at": round(time.time(), 3), "change": each.change}
         terminal.json({**record, "entry": as_object(each.entry, whole=args.show_keys)})
@@ -228,19 +228,19 @@ def log_line(each: Changed, *, whole: bool) -> str:
 # ---- as a table
 
 
-def _live(terminal: Terminal, watch: Watch, args: argparse.Namespace) -> None:
+def _show_live(terminal: Terminal, watch: Watch, args: argparse.Namespace) -> None:
     number = 0
     with terminal.screen() as live:
         while True:
             found = watch.again()
-            live.update(_screen(terminal, watch, found, args), refresh=True)
+            live.update(_rendered_screen(terminal, watch, found, args), refresh=True)
             number += 1
             if number == args.count:
                 return
             time.sleep(args.interval)
 
 
-def _screen(
+def _rendered_screen(
     terminal: Terminal, watch: Watch, found: list[Changed], args: argparse.Namespace
 ) -> Any:
     from rich.console import Group

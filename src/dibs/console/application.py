@@ -95,7 +95,7 @@ class Console:
         self._rules = rules
         self._statistics: Statistics | None = statistics_of(dibs) if does_work else None
         self._reader = _Reader(inspector(dibs))
-        self._states = SharedStates(self._state)
+        self._states = SharedStates(self._state_response)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._dibs!r}>"
@@ -110,7 +110,7 @@ class Console:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request of an ASGI server."""
         if scope["type"] == "lifespan":
-            await _live(receive, send)
+            await _stay_alive(receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000})
         else:
@@ -124,12 +124,14 @@ class Console:
     async def _respond_to_scope(
         self, request: ConsoleRequest, scope: Scope, receive: Receive
     ) -> ConsoleResponse:
-        rights = await self._rights(scope)
+        rights = await self._rights_of(scope)
         is_sent = rights.release and request.path == RELEASE
-        body = await _received(receive) if is_sent else b""
+        body = await _received_body(receive) if is_sent else b""
         if self._reader.is_async:
-            return await self._respond(request, rights, body)
-        return await asyncio.to_thread(lambda: _completed(self._respond(request, rights, body)))
+            return await self._respond_to(request, rights, body)
+        return await asyncio.to_thread(
+            lambda: _completed_at_once(self._respond_to(request, rights, body))
+        )
 
     # ---- WSGI
 
@@ -155,21 +157,23 @@ class Console:
         if self._reader.is_async:
             raise UsageError("under WSGI, the console needs a Dibs, not an AsyncDibs")
         request = request_of_environ(environ)
-        rights = _completed(self._rights(environ))
+        rights = _completed_at_once(self._rights_of(environ))
         body = _read(environ) if rights.release and request.path == RELEASE else b""
-        response = _completed(self._respond(request, rights, body))
+        response = _completed_at_once(self._respond_to(request, rights, body))
         return response.status, response.headers, _body_for(request, response)
 
     # ---- both
 
-    async def _rights(self, asker: Any) -> Rights:
+    async def _rights_of(self, asker: Any) -> Rights:
         rules = self._rules
-        if not decided(await _value(asked(rules.read, asker))):
+        if not decided(await _awaited_value(asked(rules.read, asker))):
             return Rights(read=False)
-        release, keys = [await _value(asked(rule, asker)) for rule in (rules.release, rules.keys)]
+        release, keys = [
+            await _awaited_value(asked(rule, asker)) for rule in (rules.release, rules.keys)
+        ]
         return Rights(True, decided(release), decided(keys))
 
-    async def _respond(
+    async def _respond_to(
         self, request: ConsoleRequest, rights: Rights, body: bytes
     ) -> ConsoleResponse:
         if not rights.read:
@@ -179,36 +183,36 @@ class Console:
             return response
         try:
             if request.path == RELEASE:
-                return await self._release(rights, body)
+                return await self._release_response(rights, body)
             if request.path == WHY:
-                return await self._explain(request, rights)
+                return await self._explain_response(request, rights)
         except DibsError as error:
             return json_response(503, {"error": str(error)})
         await self._reader.read_some()
         state = self._states.of(view_of(request.fields), rights, request.cookie, monotonic())
         return ConsoleResponse(200, state, JSON)
 
-    def _state(self, view: SurveyView, rights: Rights) -> dict[str, Any]:
+    def _state_response(self, view: SurveyView, rights: Rights) -> dict[str, Any]:
         process = process_state(self._dibs)
         figures = None if self._statistics is None else self._statistics.facts()
         at = Moment(monotonic(), time())
-        return state_of(self.survey, process, figures, view, rights, at)
+        return state_of(self.survey, process, figures, view, rights, at, alive)
 
-    async def _release(self, rights: Rights, body: bytes) -> ConsoleResponse:
+    async def _release_response(self, rights: Rights, body: bytes) -> ConsoleResponse:
         release = wanted_release(body, is_allowed=rights.release)
         if isinstance(release, ConsoleResponse):
             return release
         key = await self._reader.find(release.row_id)
         if key is None:
             return released("lost")
-        outcome = await _value(self._reader.inspector.release_whatever(key, release.seen))
+        outcome = await _awaited_value(self._reader.inspector.release_whatever(key, release.seen))
         self.survey.look_again()
         self._states.forget()
         return released(outcome)
 
-    async def _explain(self, request: ConsoleRequest, rights: Rights) -> ConsoleResponse:
+    async def _explain_response(self, request: ConsoleRequest, rights: Rights) -> ConsoleResponse:
         key = await self._reader.find(request.fields.get("id", ""))
-        entry = None if key is None else await _value(self._reader.inspector.entry(key))
+        entry = None if key is None else await _awaited_value(self._reader.inspector.entry(key))
         if key is None or entry is None:
             return explained(None, keys=rights.keys)
         place = Place(process_state(self._dibs, 0).namespace, key)
@@ -244,25 +248,25 @@ class _Reader:
         if survey.are_facts_due(now, FACTS_EVERY):
             await self._read_facts(now)
         while now < until and survey.is_due(now, SWEEP_EVERY):
-            page = await self._page(survey.next_cursor(now))
+            page = await self._read_page(survey.next_cursor(now))
             now = monotonic()
             survey.read(page, now)
 
     async def _read_facts(self, now: float) -> None:
         try:
-            facts: list[ServerInfo] = await _value(self.inspector.server())
+            facts: list[ServerInfo] = await _awaited_value(self.inspector.server())
         except UsageError:  # this user may not call INFO: keys can be read all the same
             facts = []
         self.survey.read_facts(facts, monotonic() - now, now)
 
-    async def _page(self, cursor: str) -> Any:
-        return await _value(self.inspector.page(cursor=cursor, count=COUNT))
+    async def _read_page(self, cursor: str) -> Any:
+        return await _awaited_value(self.inspector.page(cursor=cursor, count=COUNT))
 
     async def find(self, row_id: str) -> str | None:
         """The key with this id. None: it is not there, or not among the first ones."""
         key, cursor, looked = self.survey.find(row_id), "", 0
         while key is None and cursor is not None and looked < MOST_LOOKED:
-            page = await self._page(cursor)
+            page = await self._read_page(cursor)
             key, looked = key_in(page, row_id), looked + len(page.entries)
             cursor = page.cursor
         return key
@@ -271,12 +275,12 @@ class _Reader:
 # ---- clients for threads and for asyncio
 
 
-async def _value(answer: Any) -> Any:
+async def _awaited_value(answer: Any) -> Any:
     """What *answer* is, or what it will be."""
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def _completed(work: Coroutine[Any, Any, T]) -> T:
+def _completed_at_once(work: Coroutine[Any, Any, T]) -> T:
     """Run *work*, which calls rules and a client for threads: there is nothing to wait for."""
     try:
         work.send(None)
@@ -289,7 +293,7 @@ def _completed(work: Coroutine[Any, Any, T]) -> T:
 # ---- requests
 
 
-async def _live(receive: Receive, send: Send) -> None:
+async def _stay_alive(receive: Receive, send: Send) -> None:
     kind = ""
     while kind != "lifespan.shutdown":
         kind = (await receive())["type"]
@@ -299,7 +303,7 @@ async def _live(receive: Receive, send: Send) -> None:
 def request_of_scope(scope: Scope) -> ConsoleRequest:
     """What the console reads of an ASGI request."""
     root = scope.get("root_path", "").rstrip("/")
-    path = _below(scope["path"], root, scope.get("app_root_path", ""))
+    path = _path_below(scope["path"], root, scope.get("app_root_path", ""))
     headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         text, before = name.decode("latin-1").lower(), value.decode("latin-1")
@@ -310,7 +314,7 @@ def request_of_scope(scope: Scope) -> ConsoleRequest:
     return ConsoleRequest(scope["method"], path, root, query, headers, is_https)
 
 
-def _below(path: str, root: str, outer: str) -> str:
+def _path_below(path: str, root: str, outer: str) -> str:
     """*path* after the mount point of the console, which it contains wholly, partly, or not.
 
     A proxy may cut off its own prefix, *outer*; Starlette's `Mount` leaves its prefix in the path.
@@ -321,7 +325,7 @@ def _below(path: str, root: str, outer: str) -> str:
     return path
 
 
-async def _received(receive: Receive) -> bytes:
+async def _received_body(receive: Receive) -> bytes:
     """The body of a request, if it is no longer than is allowed."""
     body, more = b"", True
     while more and len(body) <= LONGEST_BODY:
@@ -342,15 +346,15 @@ def request_of_environ(environ: Environ) -> ConsoleRequest:
     headers.setdefault("host", f"{environ['SERVER_NAME']}:{environ['SERVER_PORT']}")
     return ConsoleRequest(
         environ["REQUEST_METHOD"],
-        _text(environ.get("PATH_INFO", "")),
-        _text(environ.get("SCRIPT_NAME", "")).rstrip("/"),
+        _path_text(environ.get("PATH_INFO", "")),
+        _path_text(environ.get("SCRIPT_NAME", "")).rstrip("/"),
         environ.get("QUERY_STRING", ""),
         headers,
         environ.get("wsgi.url_scheme") == "https",
     )
 
 
-def _text(path: str) -> str:
+def _path_text(path: str) -> str:
     return path.encode("latin-1", "replace").decode("utf-8", "replace")
 
 

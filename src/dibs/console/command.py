@@ -46,7 +46,7 @@ def console_arguments(parser: argparse.ArgumentParser) -> None:
 def console(args: argparse.Namespace) -> int:
     """Serve the console until a signal comes. Returns 0, or 2: it could not be started."""
     if not args.url:
-        return _failed("say which server: --url redis://…, or DIBS_URL")
+        return _report_failure("say which server: --url redis://…, or DIBS_URL")
     # The page itself reports errors; and it must work where DIBS_DISABLED is set.
     logging.getLogger("dibs").addHandler(logging.NullHandler())
     logging.getLogger("dibs").propagate = False
@@ -54,17 +54,17 @@ def console(args: argparse.Namespace) -> int:
     try:
         dibs = Dibs(args.url, namespace=args.namespace, budget=2, connect=5)
     except DibsError as error:
-        return _failed(str(error))
+        return _report_failure(str(error))
     with dibs:
         try:
             server = served(dibs, args.port, release=args.allow_release, keys=args.show_keys)
         except OSError as error:
-            return _failed(f"port {args.port} cannot be used: {error.strerror}")
+            return _report_failure(f"port {args.port} cannot be used: {error.strerror}")
         except OverflowError:
-            return _failed(f"port {args.port} cannot be used: it must be 0 to 65535")
+            return _report_failure(f"port {args.port} cannot be used: it must be 0 to 65535")
         with server, _ended_by_signals(server):
-            _say(f"dibs console: {server.address}")
-            _say("The address is good for one browser, within ten minutes. Ctrl-C ends it.")
+            _say_line(f"dibs console: {server.address}")
+            _say_line("The address is good for one browser, within ten minutes. Ctrl-C ends it.")
             server.serve_forever(poll_interval=0.1)
     return 0
 
@@ -114,34 +114,36 @@ class OneBrowser:
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
             return start_response(status, [*headers, ("Server", "dibs")], *more)
 
-        return self._answer(environ, start)
+        return self._answer_request(environ, start)
 
-    def _answer(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    def _answer_request(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         # Another name for this address: a page elsewhere tries to read this one (DNS rebinding).
         if environ.get("HTTP_HOST", "") not in self._hosts:
-            return _plain(sentence(403, "This is not the address of the console."), start_response)
+            return _plain_response(
+                sentence(403, "This is not the address of the console."), start_response
+            )
         first, slash, path = environ.get("PATH_INFO", "").removeprefix("/").partition("/")
-        if slash and _same(first, self._session):
+        if slash and _is_same_token(first, self._session):
             below = {**environ, "SCRIPT_NAME": f"/{first}", "PATH_INFO": f"/{path}"}
             return self._app(below, start_response)
         given = parse_qs(environ.get("QUERY_STRING", "")).get("token", [""])[0]
-        if environ["REQUEST_METHOD"] == "GET" and self._admit(given):
+        if environ["REQUEST_METHOD"] == "GET" and self._admit_token(given):
             found = ConsoleResponse(303, more=(("Location", f"/{self._session}/"),))
-            return _plain(found, start_response)
-        return _plain(sentence(403, _CLOSED), start_response)
+            return _plain_response(found, start_response)
+        return _plain_response(sentence(403, _CLOSED), start_response)
 
-    def _admit(self, given: str) -> bool:
+    def _admit_token(self, given: str) -> bool:
         with self._lock:
-            is_first = not self._is_used and _same(given, self.token)
+            is_first = not self._is_used and _is_same_token(given, self.token)
             self._is_used = self._is_used or is_first
             return is_first and self._now() < self._ends_at
 
 
-def _same(given: str, secret: str) -> bool:
+def _is_same_token(given: str, secret: str) -> bool:
     return _KEY.fullmatch(given) is not None and hmac.compare_digest(given, secret)
 
 
-def _plain(response: ConsoleResponse, start_response: StartResponse) -> list[bytes]:
+def _plain_response(response: ConsoleResponse, start_response: StartResponse) -> list[bytes]:
     status = {303: "303 See Other", 403: "403 Forbidden"}[response.status]
     start_response(status, response.headers)
     return [response.body]
@@ -167,11 +169,11 @@ def _ended_by_signals(server: ConsoleServer) -> Generator[None, None, None]:
             signal.signal(each, handler)
 
 
-def _say(text: str) -> None:
+def _say_line(text: str) -> None:
     sys.stdout.write(f"{printable(text)}\n")
     sys.stdout.flush()
 
 
-def _failed(why: str) -> int:
+def _report_failure(why: str) -> int:
     sys.stderr.write(f"dibs console: {printable(why)}\n")
     return 2

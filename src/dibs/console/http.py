@@ -38,13 +38,13 @@ class Rules(NamedTuple):
 def checked_rules(allow: object, allow_release: object, allow_keys: object) -> Rules:
     """The rules. UsageError: one is neither a function nor "host", or `allow` is missing."""
     return Rules(
-        _checked("allow", allow),
-        None if allow_release is None else _checked("allow_release", allow_release),
-        None if allow_keys is None else _checked("allow_keys", allow_keys),
+        _checked_rule("allow", allow),
+        None if allow_release is None else _checked_rule("allow_release", allow_release),
+        None if allow_keys is None else _checked_rule("allow_keys", allow_keys),
     )
 
 
-def _checked(what: str, rule: Any) -> Any:
+def _checked_rule(what: str, rule: Any) -> Any:
     if rule == HOST or callable(rule):
         return rule
     raise UsageError(
@@ -176,7 +176,7 @@ def respond(request: ConsoleRequest, *, new_token: str) -> ConsoleResponse | Non
     """The response to *request*; None: it needs data. *new_token*: for a browser without one."""
     path = request.path
     if path in (STATE, RELEASE, WHY):
-        return _refused(request)
+        return _refused_request(request)
     if request.method not in ("GET", "HEAD"):
         return sentence(405, "This page can only be read.", ("Allow", "GET, HEAD"))
     if path == "" and request.root:
@@ -185,11 +185,13 @@ def respond(request: ConsoleRequest, *, new_token: str) -> ConsoleResponse | Non
             307, more=(("Location", quote(request.root.rsplit("/", 1)[-1]) + "/"),)
         )
     if path in ("", "/"):
-        return _page(request, new_token=new_token)
-    return _asset(path.removeprefix("/static/")) if path.startswith("/static/") else NOT_FOUND
+        return _console_page(request, new_token=new_token)
+    return (
+        _asset_response(path.removeprefix("/static/")) if path.startswith("/static/") else NOT_FOUND
+    )
 
 
-def _refused(request: ConsoleRequest) -> ConsoleResponse | None:
+def _refused_request(request: ConsoleRequest) -> ConsoleResponse | None:
     """Why the data is not for this request; None: it is, as far as the request itself tells."""
     expected = ("POST",) if request.path == RELEASE else ("GET",)
     if request.method not in expected:
@@ -213,8 +215,8 @@ def _is_own(request: ConsoleRequest) -> bool:
     return bool(host) and urlsplit(origin).netloc.lower() == host.lower()
 
 
-def _page(request: ConsoleRequest, *, new_token: str) -> ConsoleResponse:
-    page = _file("console.html")
+def _console_page(request: ConsoleRequest, *, new_token: str) -> ConsoleResponse:
+    page = _static_file("console.html")
     if request.cookie is not None:
         return ConsoleResponse(200, page, HTML)
     secure = "; Secure" if request.is_https else ""
@@ -223,13 +225,13 @@ def _page(request: ConsoleRequest, *, new_token: str) -> ConsoleResponse:
     return ConsoleResponse(200, page, HTML, (("Set-Cookie", cookie),))
 
 
-def _asset(name: str) -> ConsoleResponse:
+def _asset_response(name: str) -> ConsoleResponse:
     kind = _ASSETS.get(name)
-    return NOT_FOUND if kind is None else ConsoleResponse(200, _file(name), kind)
+    return NOT_FOUND if kind is None else ConsoleResponse(200, _static_file(name), kind)
 
 
 @cache
-def _file(name: str) -> bytes:
+def _static_file(name: str) -> bytes:
     return (files("dibs.console") / "static" / name).read_bytes()
 
 
@@ -286,7 +288,10 @@ def explained(reason: Facts | None, *, keys: bool) -> ConsoleResponse:
         return json_response(404, {"error": "It no longer exists."})
     if not keys:
         reason = reason._replace(place=reason.place._replace(key=shorten(reason.place.key)))
+    texts = advice(reason)
+    if not keys:  # a command with a shortened key does nothing
+        texts = [text for text in texts if "`dibs " not in text]
     return json_response(200, {
         "key": reason.place.key, "facts": listed(reason, whole=keys),
-        "next": next_steps(reason), "advice": advice(reason),
+        "next": next_steps(reason), "advice": texts,
     })  # fmt: skip

@@ -6,27 +6,36 @@ next one is under way, the last complete one is shown.
 
 import math
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 from .._internal_api import KeyInfo, Page, ServerInfo, cut, shorten
-from .._key_texts import ended
+from .._key_texts import Alive, ended, is_stuck
 from .._process_state import BreakerState, HeldHere, ProcessState, WaitedFor
 from ..errors import DibsError
 from .http import Rights, json_bytes
 
+NOW = "now"
 GROUPS: dict[str, tuple[str, ...]] = {
+    NOW: ("lease", "permits", "claim", "lock"),
     "leases": ("lease",),
     "permits": ("permits",),
-    "claims": ("claim", "done"),
+    "claims": ("claim",),
     "loads": ("lock",),
+    "schedules": ("schedule",),
+    "rates": ("rate",),
     "cached": ("cached",),
-    "others": ("schedule", "history", "rate", "waiters", "fence", "tag", "foreign"),
+    "done": ("done",),
+    "others": ("history", "waiters", "fence", "tag", "foreign"),
 }
-"""What is shown together."""
-_GROUP_OF = {kind: group for group, kinds in GROUPS.items() for kind in kinds}
+"""The kinds that are shown together; those of NOW, which others hold, in a second group as well."""
+_GROUPS_OF: dict[str, tuple[str, ...]] = {
+    kind: tuple([group for group, kinds in GROUPS.items() if kind in kinds])
+    for kinds in GROUPS.values()
+    for kind in kinds
+}
 
 COUNT = 200
 """Keys that the server looks at for one page of a sweep: about 2 ms of this process."""
@@ -51,6 +60,8 @@ TOO_OLD = 120.0
 that takes longer than a third of them."""
 PAGE = 50
 """Rows on one page."""
+MOST_CHANGES = 100
+"""Changes between two sweeps that are remembered."""
 
 
 def why_failed(error: Exception) -> str:
@@ -61,7 +72,7 @@ def why_failed(error: Exception) -> str:
 class SurveyRow:
     """An entry, when it was read, and what it is called where keys are not shown."""
 
-    __slots__ = ("_searched", "entry", "id", "read_at", "short")
+    __slots__ = ("_searched_text", "entry", "id", "read_at", "short")
 
     def __init__(self, entry: KeyInfo, read_at: float) -> None:
         self.read_at = read_at
@@ -69,19 +80,20 @@ class SurveyRow:
         self.id = id_of(entry.key)
         of = None if entry.of is None else cut(entry.of)
         self.entry = entry._replace(key=cut(entry.key), of=of)
-        self._searched: dict[bool, str] = {}
+        self._searched_text: dict[bool, str] = {}
 
     def has(self, search: "Search") -> bool:
         """Whether key or holder contain the text, or it is the whole of a shortened key."""
         keys = search.keys
-        searched = self._searched.get(keys)
+        searched = self._searched_text.get(keys)
         if searched is None:  # kept: else every viewer that searches would cost milliseconds
-            searched = self._searched[keys] = _searched(self.entry, self.short, keys=keys)
+            searched = self._searched_text[keys] = _searched_text(self.entry, self.short, keys=keys)
         return search.text in searched or self.short == search.short
 
     def ends_at(self) -> float:
-        """By the clock of `read_at`; inf: never."""
-        remaining = self.entry.remaining
+        """By the clock of `read_at`; inf: never. Of a schedule, when its next run is due."""
+        entry = self.entry
+        remaining = entry.remaining if entry.due is None else entry.due
         return float("inf") if remaining is None else self.read_at + remaining
 
     def began_at(self) -> float:
@@ -90,7 +102,7 @@ class SurveyRow:
         return float("inf") if age is None else self.read_at - age
 
 
-def _searched(entry: KeyInfo, short: str, *, keys: bool) -> str:
+def _searched_text(entry: KeyInfo, short: str, *, keys: bool) -> str:
     """What a search looks through."""
     holders = [entry.holder, entry.loading, *[each.holder for each in entry.permits]]
     return "\n".join([entry.key if keys else short, *filter(None, holders)]).casefold()
@@ -152,6 +164,42 @@ class Rows:
         return (row for rows in self._kept.values() for row in rows)
 
 
+class Change(NamedTuple):
+    """What two sweeps one after the other show of a key that is held."""
+
+    at: float
+    """When the later sweep ended, by the monotonic clock."""
+    what: str
+    """taken, freed, handed on (it has another holder), or done (a claim left its record)."""
+    row: SurveyRow
+    """The row as it was last seen."""
+    holder: str | None
+
+
+def changes_between(before: "Sweep", after: "Sweep", now: float) -> list[Change]:
+    """Compare what is held in two sweeps; nothing if one of them does not have every such key."""
+    if not (before.has_all(NOW) and after.has_all(NOW) and after.has_all("done")):
+        return []
+    old, new = before.holdings(), after.holdings()
+    done = {row.id for row in after.kept("done")}
+    ended = [old[each] for each in old if each not in new]
+    changes = [
+        Change(now, "done" if row.id in done else "freed", row, holder) for row, holder, _ in ended
+    ]
+    for each, (row, holder, hint) in new.items():
+        if each not in old:
+            changes.append(Change(now, "taken", row, holder))
+        elif old[each].hint != hint:
+            changes.append(Change(now, "handed on", row, holder))
+    return changes
+
+
+class _Holding(NamedTuple):
+    row: SurveyRow
+    holder: str | None
+    hint: str | None
+
+
 class Sweep:
     """One reading of all keys."""
 
@@ -166,6 +214,8 @@ class Sweep:
         self.counts = dict.fromkeys(GROUPS, 0)
         self.found: dict[Search, Rows] = {text: Rows() for text in texts}
         """What was looked for in every key."""
+        self.waiting: dict[str, int] = {}
+        """How many processes wait for a key, for the first of those for which some do."""
         self._rows = Rows()
         self._names: set[int] = set()
         """Keys that were counted, as hashes: SCAN may name a key twice."""
@@ -176,25 +226,47 @@ class Sweep:
         if page.unreachable is not None:
             self.unreachable[page.unreachable] = page.why
         for entry in page.entries:
-            self._add(entry, now)
+            self._add_entry(entry, now)
 
-    def _add(self, entry: KeyInfo, now: float) -> None:
+    def _add_entry(self, entry: KeyInfo, now: float) -> None:
         name = hash(entry.key)
         if name in self._names:
             return
         if len(self._names) < MOST_NAMES:
             self._names.add(name)
-        group, row = _GROUP_OF[entry.kind], SurveyRow(entry, now)
-        self.counts[group] += 1
-        self._rows.add(group, row)
-        for search, rows in self.found.items():
-            if row.has(search):
+        if entry.kind == "waiters" and entry.of is not None and len(self.waiting) < MOST_ROWS:
+            self.waiting[entry.of] = entry.taken
+        row = SurveyRow(entry, now)
+        found = [rows for search, rows in self.found.items() if row.has(search)]
+        for group in _GROUPS_OF[entry.kind]:
+            self.counts[group] += 1
+            for rows in (self._rows, *found):
                 rows.add(group, row)
 
     @property
     def is_whole(self) -> bool:
         """True: what was not found in it is not there."""
         return self.ended is not None and not self.is_cut and not self.unreachable
+
+    def has_all(self, group: str) -> bool:
+        """Whether it has a row for every key of a group."""
+        return self.is_whole and self.counts[group] <= MOST_ROWS
+
+    def kept(self, group: str) -> list[SurveyRow]:
+        """The rows of a group: the first ones to end."""
+        return self._rows.sorted(group, "ends first")
+
+    def holdings(self) -> dict[tuple[str, str | None], _Holding]:
+        """What is held: by the id of its key, and for permits of each by its token hint."""
+        found: dict[tuple[str, str | None], _Holding] = {}
+        for row in self.kept(NOW):
+            entry = row.entry
+            for permit in entry.permits:
+                holding = _Holding(row, permit.holder, permit.token_hint)
+                found[row.id, permit.token_hint] = holding
+            if entry.kind != "permits":
+                found[row.id, None] = _Holding(row, entry.holder, entry.token_hint)
+        return found
 
     def rows(self, search: Search | None) -> Rows | None:
         """All rows, or those with a text. None: it was not looked for."""
@@ -209,7 +281,7 @@ class Sweep:
 class SurveyView(NamedTuple):
     """Which rows a viewer wants."""
 
-    group: str = "leases"
+    group: str = NOW
     order: str = "ends first"
     text: str = ""
     """Only rows whose key, as shown, or holder contains it."""
@@ -222,7 +294,7 @@ def view_of(query: dict[str, str]) -> SurveyView:
     group, order = query.get("group", ""), query.get("order", "")
     number = query.get("page", "")
     return SurveyView(
-        group if group in GROUPS else "leases",
+        group if group in GROUPS else NOW,
         order if order in ORDERS else "ends first",
         query.get("text", "")[:200],
         max(int(number), 1) if re.fullmatch(r"[0-9]{1,6}", number) else 1,
@@ -243,6 +315,8 @@ class Survey:
         self.failure: str | None = None
         """Why the server could not be read; None: it could."""
         self.failed_at = 0.0
+        self.changes: deque[Change] = deque(maxlen=MOST_CHANGES)
+        """What sweeps have shown to change, the latest first."""
         self._is_old = False
         """True: something was changed since the last sweep began."""
         self._wanted: dict[Search, float] = {}
@@ -293,6 +367,8 @@ class Survey:
         if page.cursor is not None and not sweep.is_cut:
             return False
         sweep.ended = now
+        if self.last is not None:
+            self.changes.extendleft(changes_between(self.last, sweep, now))
         self.last, self.current, self.cursor = sweep, None, None
         return True
 
@@ -340,16 +416,23 @@ def search_of(view: SurveyView, *, keys: bool) -> Search | None:
     return Search(view.text.casefold(), keys, short) if view.text else None
 
 
+Look = Callable[[str | None], Alive]
+"""Says whether the process of a holder is alive."""
+
+
 def page_of(
-    sweep: Sweep, view: SurveyView, now: float, *, keys: bool, release: bool
+    sweep: Sweep, view: SurveyView, now: float, look: Look, *, keys: bool, release: bool
 ) -> dict[str, Any]:
     """The rows of a view. *keys*: whole keys and notes. *release*: what a release compares."""
+    look = _once_each(look)
     search = search_of(view, keys=keys)
     matches = sweep.rows(search)
     rows = (matches or Rows()).sorted(view.group, view.order)
     if search is not None and matches is None:  # until it was looked for in every key
         every = sweep.rows(None) or Rows()
         rows = [row for row in every.sorted(view.group, view.order) if row.has(search)]
+    if view.group == NOW and view.order == "ends first":
+        rows = sorted(rows, key=lambda row: not stuck(row.entry, look))
     pages = max((len(rows) + PAGE - 1) // PAGE, 1)
     number = min(view.number, pages)
     shown = rows[(number - 1) * PAGE : number * PAGE]
@@ -358,25 +441,56 @@ def page_of(
         "pages": pages, "matching": matches.counts[view.group] if matches else len(rows),
         "listed": len(rows),
         "searched": search is None or (matches is not None and sweep.is_whole),
-        "rows": [_facts(row, now, keys=keys, release=release) for row in shown],
+        "rows": [
+            {
+                **_row_facts(row, now, keys=keys, release=release),
+                "waiting": sweep.waiting.get(row.entry.key, 0), "stuck": stuck(row.entry, look),
+            }
+            for row in shown
+        ],
     }  # fmt: skip
 
 
-def _facts(row: SurveyRow, now: float, *, keys: bool, release: bool) -> dict[str, Any]:
+def _once_each(look: Look) -> Look:
+    """Return *look*, which asks about each holder once: most rows have the same few."""
+    known: dict[str | None, Alive] = {}
+
+    def asked(holder: str | None) -> Alive:
+        if holder not in known:
+            known[holder] = look(holder)
+        return known[holder]
+
+    return asked
+
+
+def stuck(entry: KeyInfo, look: Look) -> str:
+    """Say why a key may be held for nothing: "" if it is not, as far as can be seen from here."""
+    if is_stuck(entry):
+        return "it never expires"
+    holders = [entry.holder] if entry.kind in ("lease", "claim", "lock") else []
+    for holder in (*holders, *[permit.holder for permit in entry.permits]):
+        alive = look(holder)
+        if alive in ("ended", "stopped"):
+            return f"its process {'has ended' if alive == 'ended' else 'is stopped'}"
+    return ""
+
+
+def _row_facts(row: SurveyRow, now: float, *, keys: bool, release: bool) -> dict[str, Any]:
     entry, since = row.entry, now - row.read_at
     facts: dict[str, Any] = {
         "id": row.id, "key": entry.key if keys else row.short, "kind": entry.kind,
-        "state": entry.state, "holder": entry.holder, "remaining": _left(entry.remaining, since),
+        "state": entry.state, "holder": entry.holder, "remaining": _left_in(entry.remaining, since),
         "age": None if entry.age is None else entry.age + since, "size": entry.size,
         "note": entry.note if keys else None, "fence": entry.fence, "count": entry.taken,
         "loading": entry.loading, "took": entry.took,
-        "ended": ended(entry.fires[0]) if entry.fires else None,
+        "ended": ended(entry.fires[0]) if entry.fires else None, "used": entry.used,
+        "due": None if entry.due is None else entry.due - since,
         "of": entry.of if keys or entry.of is None else cut(shorten(entry.of)),
         "seen": entry.token_hint if release and entry.kind in RELEASED else None,
     }  # fmt: skip
     facts["permits"] = [
         {
-            "holder": each.holder, "remaining": _left(each.remaining, since),
+            "holder": each.holder, "remaining": _left_in(each.remaining, since),
             "seen": each.token_hint if release else None,
         }
         for each in entry.permits
@@ -384,7 +498,7 @@ def _facts(row: SurveyRow, now: float, *, keys: bool, release: bool) -> dict[str
     return facts
 
 
-def _left(remaining: float | None, since: float) -> float | None:
+def _left_in(remaining: float | None, since: float) -> float | None:
     return None if remaining is None else max(remaining - since, 0.0)
 
 
@@ -421,14 +535,15 @@ def state_of(
     view: SurveyView,
     rights: Rights,
     at: Moment,
+    look: Look,
 ) -> dict[str, Any]:
     """Everything that the page shows. *figures*: of this process; None: it does no work itself."""
     return {
         "at": at.wall,
         "target": process.target, "namespace": process.namespace,
         "may": {"release": rights.release, "keys": rights.keys},
-        "server": _server(survey, view, rights, at.now),
-        "process": None if figures is None else {**_process(process, rights), **figures},
+        "server": _server_part(survey, view, rights, at, look),
+        "process": None if figures is None else {**_process_part(process, rights), **figures},
     }  # fmt: skip
 
 
@@ -442,9 +557,9 @@ class SharedStates:
     def of(self, view: SurveyView, rights: Rights, cookie: str | None, now: float) -> bytes:
         """The state of a view, with the token of this viewer if it may release."""
         token = json_bytes({"token": cookie if rights.release else None})
-        return token[:-1] + b"," + self._shared(view, rights, now)[1:]
+        return token[:-1] + b"," + self._shared_state(view, rights, now)[1:]
 
-    def _shared(self, view: SurveyView, rights: Rights, now: float) -> bytes:
+    def _shared_state(self, view: SurveyView, rights: Rights, now: float) -> bytes:
         at, body = self._made.get((view, rights), (-math.inf, b""))
         if now - at >= SAME_FOR:
             body = json_bytes(self._make(view, rights))
@@ -461,7 +576,10 @@ class SharedStates:
 # ---- the server
 
 
-def _server(survey: Survey, view: SurveyView, rights: Rights, now: float) -> dict[str, Any]:
+def _server_part(
+    survey: Survey, view: SurveyView, rights: Rights, at: Moment, look: Look
+) -> dict[str, Any]:
+    now = at.now
     sweep, search = survey.shown, search_of(view, keys=rights.keys)
     if search is not None:
         survey.want(search, now)
@@ -469,16 +587,25 @@ def _server(survey: Survey, view: SurveyView, rights: Rights, now: float) -> dic
     return {
         "failure": survey.failure,
         "failing": None if survey.failure is None else now - survey.failed_at,
-        "sweep": None if sweep is None else _sweep(survey, sweep, now),
+        "sweep": None if sweep is None else _sweep_part(survey, sweep, now),
         "view": None if searched is None else page_of(
-            searched, view, now, keys=rights.keys, release=rights.release
+            searched, view, now, look, keys=rights.keys, release=rights.release
         ),
-        "nodes": [_node(each) for each in survey.facts],
+        "changes": [_change(each, at, keys=rights.keys) for each in survey.changes],
+        "nodes": [_node_part(each) for each in survey.facts],
         "facts_took": survey.facts_took,
     }  # fmt: skip
 
 
-def _sweep(survey: Survey, sweep: Sweep, now: float) -> dict[str, Any]:
+def _change(change: Change, at: Moment, *, keys: bool) -> dict[str, Any]:
+    row = change.row
+    return {
+        "at": at.wall - (at.now - change.at), "what": change.what, "kind": row.entry.kind,
+        "key": row.entry.key if keys else row.short, "holder": change.holder,
+    }  # fmt: skip
+
+
+def _sweep_part(survey: Survey, sweep: Sweep, now: float) -> dict[str, Any]:
     return {
         "age": now - (sweep.ended or now), "counts": sweep.counts, "looked": sweep.looked,
         "complete": sweep.ended is not None, "cut": sweep.is_cut, "most": MOST_ROWS,
@@ -488,7 +615,7 @@ def _sweep(survey: Survey, sweep: Sweep, now: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _node(facts: ServerInfo) -> dict[str, Any]:
+def _node_part(facts: ServerInfo) -> dict[str, Any]:
     shown = {name: facts.facts[name] for name in _FACTS if name in facts.facts}
     return {"address": facts.address, "facts": shown}
 
@@ -496,38 +623,39 @@ def _node(facts: ServerInfo) -> dict[str, Any]:
 # ---- this process
 
 
-def _process(process: ProcessState, rights: Rights) -> dict[str, Any]:
+def _process_part(process: ProcessState, rights: Rights) -> dict[str, Any]:
     return {
         "holder": process.holder,
-        "held": [_held(each, rights) for each in process.held],
+        "held": [_held_part(each, rights) for each in process.held],
         "held_count": process.held_count,
         "waited_for": [_waited_for(each, rights) for each in process.waited_for],
         "waiter_count": process.waiter_count,
-        "loading": [_named(key, rights) for key in process.loads],
+        "loading": [_visible_key(key, rights) for key in process.loads],
         "load_count": process.load_count,
-        "breakers": [_breaker(each) for each in process.breakers],
+        "breakers": [_breaker_part(each) for each in process.breakers],
     }
 
 
-def _held(held: HeldHere, rights: Rights) -> dict[str, Any]:
+def _held_part(held: HeldHere, rights: Rights) -> dict[str, Any]:
     return {
-        "key": _named(held.key, rights), "name": held.name, "held": held.held,
-        "remaining": finite(held.remaining), "claim": held.is_claim, "renewed": held.is_renewed,
+        "key": _visible_key(held.key, rights), "name": held.name, "held": held.held,
+        "remaining": finite(held.remaining), "ttl": finite(held.ttl), "claim": held.is_claim,
+        "renewed": held.is_renewed,
     }  # fmt: skip
 
 
 def _waited_for(waited: WaitedFor, rights: Rights) -> dict[str, Any]:
     return {
-        "key": _named(waited.key, rights), "count": waited.waiters, "holder": waited.holder,
+        "key": _visible_key(waited.key, rights), "count": waited.waiters, "holder": waited.holder,
         "remaining": finite(waited.remaining),
     }  # fmt: skip
 
 
-def _breaker(breaker: BreakerState) -> dict[str, Any]:
+def _breaker_part(breaker: BreakerState) -> dict[str, Any]:
     return {"state": breaker.state, "cause": breaker.cause, "out_for": breaker.out_for}
 
 
-def _named(key: str, rights: Rights) -> str:
+def _visible_key(key: str, rights: Rights) -> str:
     return key if rights.keys else shorten(key)
 
 

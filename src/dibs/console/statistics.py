@@ -44,8 +44,8 @@ class TemplateStatistics:
         held = self.durations["hold"]
         return {
             "name": self.name, "counts": dict(self.counts), "unguarded": self.unguarded,
-            "hit_rate": self.hit_rate, "waits": _facts(self.durations["wait"]),
-            "loads": _facts(self.durations["load"]),
+            "hit_rate": self.hit_rate, "waits": _duration_facts(self.durations["wait"]),
+            "loads": _duration_facts(self.durations["load"]),
             "held_mean": held.mean, "held_most": held.greatest if held.count else None,
         }  # fmt: skip
 
@@ -58,7 +58,7 @@ class TemplateStatistics:
         self.unguarded += number
 
 
-def _facts(durations: Durations) -> dict[str, Any]:
+def _duration_facts(durations: Durations) -> dict[str, Any]:
     return {
         "count": durations.count, "mean": durations.mean, "p95": durations.at_most(0.95),
         "most": durations.greatest if durations.count else None,
@@ -116,15 +116,15 @@ class Statistics(Tally):
 
     def _learn(self, series: Series, key: EventKey) -> None:
         kind, name, guarded = key
-        template = self._template(name)
+        template = self._statistics_of(name)
         series.add.append(lambda number: template.count(kind, number))
         if MEASURES[kind].grants and guarded is False:
             series.add.append(template.let_through)
 
     def _observer(self, quantity: Quantity, key: EventKey) -> Observer | None:
-        return self._template(key[1]).durations.get(quantity)
+        return self._statistics_of(key[1]).durations.get(quantity)
 
-    def _template(self, name: str) -> TemplateStatistics:
+    def _statistics_of(self, name: str) -> TemplateStatistics:
         return self._templates.setdefault(name, TemplateStatistics(name))
 
     # ---- outages
@@ -139,7 +139,7 @@ class Statistics(Tally):
         if kind == "outage":
             self._open_outage(event.at, event.cause).calls += 1
         elif kind == "recovered":
-            self._recovered(event)
+            self._count_recovery(event)
         elif kind == "switched":
             self._switches += 1
         elif self.is_out and has_answered(kind, guarded=event.guarded):
@@ -151,7 +151,7 @@ class Statistics(Tally):
             self._begin_outage()
         return self._outages[-1]
 
-    def _recovered(self, event: Event) -> None:
+    def _count_recovery(self, event: Event) -> None:
         began = event.at - (event.lasted or 0.0)
         last = self._outages[-1] if self._outages else None
         if not self.is_out and last is not None and (last.ended or 0.0) >= began:

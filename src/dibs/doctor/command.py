@@ -64,9 +64,9 @@ def gather(url: str, *, namespace: str, budget: float) -> TargetFacts:
     since = monotonic()
     expand(checked_namespace(namespace), PROBE)
     target = parse_target(url, redis)
-    scope = _scope(target, namespace, budget)
+    scope = _examination_of(target, namespace, budget)
     workers = Workers(since + TIME_LIMIT)
-    with _addressed(target) as destination:
+    with _started_target(target) as destination:
         if isinstance(destination, ConnectionFailure):
             facts = TargetFacts(scope, (ServerFacts(scope.address, failure=destination),))
         elif isinstance(destination, Cluster):
@@ -78,7 +78,7 @@ def gather(url: str, *, namespace: str, budget: float) -> TargetFacts:
     return replace(facts, seconds=monotonic() - since)
 
 
-def _scope(target: Target, namespace: str, budget: float) -> Examination:
+def _examination_of(target: Target, namespace: str, budget: float) -> Examination:
     kinds: dict[type, TargetKind] = {Cluster: "cluster", SentinelService: "sentinel"}
     kind: TargetKind = kinds.get(type(target), "server")
     if isinstance(target, Embedded):
@@ -98,7 +98,7 @@ def _scope(target: Target, namespace: str, budget: float) -> Examination:
 
 
 @contextmanager
-def _addressed(
+def _started_target(
     target: Target,
 ) -> Generator[Address | Cluster | SentinelService | ConnectionFailure]:
     """The target; an embedded server is started, or joined, for the length of the block."""
@@ -163,12 +163,12 @@ def _of_servers(
     return TargetFacts(
         scope,
         tuple(gatherer.ended() for gatherer, _, _ in servers),
-        keys=_merged([each.facts for each in scanners if each.unknown is None]),
+        keys=_merged_keys([each.facts for each in scanners if each.unknown is None]),
         unknown={"keys": min(unknown)} if unknown else {},
     )
 
 
-def _merged(parts: list[KeyFacts]) -> KeyFacts | None:
+def _merged_keys(parts: list[KeyFacts]) -> KeyFacts | None:
     if not parts:
         return None
     foreign: dict[str, int] = {}
@@ -195,13 +195,13 @@ def _of_cluster(target: Cluster, scope: Examination, workers: Workers, since: fl
         failed = [ServerFacts(seed.name, failure=seed.failure) for seed in seeds]
         return TargetFacts(scope, tuple(failed))
     nodes = cluster.nodes[:_MOST_NODES]
-    addresses = [(target.node(*_split(node.address)), node.address) for node in nodes]
+    addresses = [(target.node(*_split_address(node.address)), node.address) for node in nodes]
     primaries = frozenset(node.address for node in nodes if node.role == "primary")
     facts = _of_servers(addresses, scope, workers, primaries)
     return replace(facts, cluster=cluster)
 
 
-def _split(address: str) -> tuple[str, int]:
+def _split_address(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     return host, int(port)
 
@@ -237,7 +237,7 @@ def _replicas_of(
     listed = next((each.facts.replicas for each in sentinels if each.facts.replicas), ())
     replicas: list[tuple[str, Address]] = []
     for replica in [each for each in listed if each.is_up][:_MOST_REPLICAS]:
-        host, port = _split(replica.address)
+        host, port = _split_address(replica.address)
         options = {**target.template.options, "host": target.forced_host or host, "port": port}
         replicas.append((replica.address, Address(target.template.connection_class, options)))
     return replicas
@@ -274,18 +274,18 @@ def doctor(args: argparse.Namespace) -> int:
         namespace = args.namespace
         if namespace is None:
             namespace = environment.get("DIBS_NAMESPACE", "")
-        facts = gather(url, namespace=namespace, budget=_budget(args))
+        facts = gather(url, namespace=namespace, budget=_parsed_budget(args))
     except UsageError as error:
         lines = [printable(line) for line in str(error).split("\n")]
         sys.stderr.write("dibs doctor: " + "\n".join(lines) + "\n")
         return 2
     results = findings(facts)
-    style = ReportStyle(_width(sys.stdout), colours=wants_colours(sys.stdout, environment))
-    _print(report_json(facts, results) if args.json else as_text(facts, results, style))
+    style = ReportStyle(_terminal_width(sys.stdout), colours=wants_colours(sys.stdout, environment))
+    _print_text(report_json(facts, results) if args.json else as_text(facts, results, style))
     return exit_code(facts, results)
 
 
-def _budget(args: argparse.Namespace) -> float:
+def _parsed_budget(args: argparse.Namespace) -> float:
     if not 0 < args.budget < 3600:
         raise UsageError(f"--budget must be a number of seconds above 0, not {args.budget:g}")
     return args.budget
@@ -296,11 +296,11 @@ def wants_colours(stream: TextIO, environment: Mapping[str, str]) -> bool:
     return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
 
 
-def _width(stream: TextIO) -> int:
+def _terminal_width(stream: TextIO) -> int:
     return shutil.get_terminal_size((80, 24)).columns if stream.isatty() else 80
 
 
-def _print(text: str) -> None:
+def _print_text(text: str) -> None:
     """Print *text*; characters that the terminal does not have are replaced."""
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(f"{text}\n".encode(encoding, errors="replace").decode(encoding))

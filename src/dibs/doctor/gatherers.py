@@ -67,7 +67,9 @@ class ServerGatherer:
     """Fills in the facts of one server, step by step; `facts` may be read at any time."""
 
     def __init__(self, address: Address, scope: Examination, name: str | None = None) -> None:
-        self.facts = ServerFacts(name or _name(address), user=address.options.get("username"))
+        self.facts = ServerFacts(
+            name or _address_name(address), user=address.options.get("username")
+        )
         self._address = address
         self._scope = scope
         self._step: OpeningStep = "resolve" if host_and_port(address) else "handshake"
@@ -75,9 +77,9 @@ class ServerGatherer:
     def run(self) -> None:
         """Ask everything. Raises nothing: what went wrong is a fact."""
         try:
-            self._run()
+            self._gather_facts()
         except Exception as error:
-            self._failed(connection_failure(error, self._step))
+            self._note_failure(connection_failure(error, self._step))
 
     def ended(self) -> ServerFacts:
         """The facts when the time is over."""
@@ -85,18 +87,18 @@ class ServerGatherer:
             return replace(self.facts, failure=overdue(self._step))
         return self.facts
 
-    def _run(self) -> None:
-        with session(self._address, STEP_LIMIT, self._reached) as opened:
+    def _gather_facts(self) -> None:
+        with session(self._address, STEP_LIMIT, self._step_reached) as opened:
             dialect = opened.dialect
-            self._reached("ask")
-            self._learn(protocol=dialect.protocol, plain=dialect.plain)
+            self._step_reached("ask")
+            self._add_facts(protocol=dialect.protocol, plain=dialect.plain)
             self._ask_all(opened)
 
     def _ask_all(self, opened: Session) -> None:
         plain = self.facts.plain
         steps: list[Callable[[Session], None]] = [self._ask_commands, self._ask_latency]
         if plain:
-            self._learn(unknown={_IN_INFO: _CLOSES, _IN_CONFIG: _CLOSES, "clock": _CLOSES})
+            self._add_facts(unknown={_IN_INFO: _CLOSES, _IN_CONFIG: _CLOSES, "clock": _CLOSES})
         else:
             more = [self._ask_clock, self._ask_password]
             steps = [self._ask_facts, *steps[:1], *more, *steps[1:]]
@@ -105,19 +107,19 @@ class ServerGatherer:
         if plain:
             self._try_script()
 
-    def _learn(self, **facts: Any) -> None:
+    def _add_facts(self, **facts: Any) -> None:
         self.facts = replace(self.facts, **facts)
 
-    def _reached(self, step: OpeningStep) -> None:
+    def _step_reached(self, step: OpeningStep) -> None:
         self._step = step
 
-    def _failed(self, failure: ConnectionFailure) -> None:
+    def _note_failure(self, failure: ConnectionFailure) -> None:
         where = host_and_port(self._address)
         if failure.code == "database" and _is_clustered(self._address):
             failure = ConnectionFailure("cluster-database", failure.detail)
         if where is None and failure.code in ("refused", "unreachable"):
             failure = ConnectionFailure("socket", failure.detail)
-        self._learn(failure=looked_into(failure, self._address))
+        self._add_facts(failure=looked_into(failure, self._address))
 
     # ---- the questions
 
@@ -137,8 +139,8 @@ class ServerGatherer:
             if why is not None
         }
         user = text(user) or self.facts.user
-        self._learn(info=lines(info), config=known, user=user, unknown=unknown)
-        self._learn(engine=_engine(commands))
+        self._add_facts(info=lines(info), config=known, user=user, unknown=unknown)
+        self._add_facts(engine=_engine_of(commands))
 
     def _ask_commands(self, opened: Session) -> None:
         names = rights.PLAIN_COMMANDS if self.facts.plain else rights.TRIED_COMMANDS
@@ -160,7 +162,7 @@ class ServerGatherer:
         written = replies.get("set")
         code = code_of_reply(str(written)) if isinstance(written, ErrorReply) else None
         engine = rights.engine_in_use(self.facts.engine, verdicts)
-        self._learn(commands=verdicts, keys=keys, refusal=code, engine=engine)
+        self._add_facts(commands=verdicts, keys=keys, refusal=code, engine=engine)
 
     def _try_script(self) -> None:
         """On a separate connection, because a proxy that knows no EVAL closes it."""
@@ -171,15 +173,15 @@ class ServerGatherer:
                 verdict = rights.verdict(reply) or "allowed"
         except EOFError:
             pass
-        self._learn(commands={**self.facts.commands, "eval": verdict})
+        self._add_facts(commands={**self.facts.commands, "eval": verdict})
 
     def _ask_clock(self, opened: Session) -> None:
         if self.facts.commands.get("time") != "allowed":
-            self._learn(unknown={**self.facts.unknown, "clock": "this user may not run TIME"})
+            self._add_facts(unknown={**self.facts.unknown, "clock": "this user may not run TIME"})
             return
         clocks = [reading for _ in range(3) if (reading := clock_of(opened)) is not None]
         if clocks:
-            self._learn(clock=min(clocks, key=lambda each: each.error))
+            self._add_facts(clock=min(clocks, key=lambda each: each.error))
 
     def _ask_password(self, opened: Session) -> None:
         """HELLO with a password is answered well where the user has none; AUTH alone is not."""
@@ -187,21 +189,21 @@ class ServerGatherer:
         if options.get("password") and (options.get("username") or "default") == "default":
             [reply] = opened.ask(("AUTH", options["password"]))
             message = str(reply).lower() if isinstance(reply, ErrorReply) else ""
-            self._learn(takes_any_password=says_no_password(message))
+            self._add_facts(takes_any_password=says_no_password(message))
 
     def _ask_latency(self, opened: Session) -> None:
         payload = rights.tries(self._scope.probe, ("get",))
         end = monotonic() + CALLS_LIMIT
         while len(self.facts.latency) < CALLS and (since := monotonic()) < end:
             opened.send(payload, 1)
-            self._learn(latency=(*self.facts.latency, monotonic() - since))
+            self._add_facts(latency=(*self.facts.latency, monotonic() - since))
 
 
-def _name(address: Address) -> str:
+def _address_name(address: Address) -> str:
     return repr(address).rpartition("/")[0]
 
 
-def _engine(reply: Reply) -> Any:
+def _engine_of(reply: Reply) -> Any:
     try:
         return read_engine(reply)
     except ConnectionError:  # LOADING, BUSY …: every other reply says so as well
@@ -291,7 +293,7 @@ class SeedGatherer:
     def run(self) -> None:
         """Ask it. Raises nothing."""
         try:
-            with session(self._address, STEP_LIMIT, self._reached) as opened:
+            with session(self._address, STEP_LIMIT, self._step_reached) as opened:
                 info, nodes, slots = opened.ask(
                     ("CLUSTER", "INFO"), ("CLUSTER", "NODES"), ("CLUSTER", "SLOTS")
                 )
@@ -306,7 +308,7 @@ class SeedGatherer:
         """Why it has not answered."""
         return self._failure or overdue(self._step)
 
-    def _reached(self, step: OpeningStep) -> None:
+    def _step_reached(self, step: OpeningStep) -> None:
         self._step = step
 
 
@@ -322,12 +324,14 @@ def unusable(slots: Reply) -> ConnectionFailure | None:
 def read_cluster(info: Reply, nodes: Reply, slots: Reply, host: str) -> ClusterFacts:
     """What a node says. CLUSTER NODES knows more than CLUSTER SLOTS, if it is allowed."""
     by_slots = list(_nodes_of_slots(slots, host))
-    known = [each for line in text(nodes).splitlines() if (each := _node(line, host)) is not None]
+    known = [
+        each for line in text(nodes).splitlines() if (each := _node_of_line(line, host)) is not None
+    ]
     covered = sum(each.slots for each in by_slots)
     return ClusterFacts(lines(info), tuple(known or by_slots), covered)
 
 
-def _node(line: str, host: str) -> ClusterNode | None:
+def _node_of_line(line: str, host: str) -> ClusterNode | None:
     """`id ip:port@bus,name flags primary ping pong epoch link slots …`."""
     words = line.split()
     if len(words) < 8 or "noaddr" in words[2] or "handshake" in words[2]:
@@ -336,10 +340,10 @@ def _node(line: str, host: str) -> ClusterNode | None:
     ip, _, port = where.rpartition(":")
     flags = frozenset(words[2].split(","))
     role: Literal["primary", "replica"] = "primary" if "master" in flags else "replica"
-    return ClusterNode(f"{ip or host}:{port}", role, flags, sum(map(_size, words[8:])))
+    return ClusterNode(f"{ip or host}:{port}", role, flags, sum(map(_number_of_slots, words[8:])))
 
 
-def _size(slots: str) -> int:
+def _number_of_slots(slots: str) -> int:
     """Of "5" or "5-9"; "[5->-…]" is a slot that is being moved, and counts elsewhere."""
     first, _, last = slots.partition("-")
     return int(last or first) - int(first) + 1 if first.isdigit() else 0
@@ -379,7 +383,7 @@ class SentinelGatherer:
     def run(self) -> None:
         """Ask it. Raises nothing."""
         try:
-            self._run()
+            self._gather_facts()
         except Exception as error:
             self.facts = replace(self.facts, failure=connection_failure(error, self._step))
         self.is_done = True
@@ -390,8 +394,8 @@ class SentinelGatherer:
             return self.facts
         return replace(self.facts, failure=overdue(self._step))
 
-    def _run(self) -> None:
-        with session(self._address, STEP_LIMIT, self._reached) as opened:
+    def _gather_facts(self) -> None:
+        with session(self._address, STEP_LIMIT, self._step_reached) as opened:
             state, quorum, services, replicas = opened.ask(
                 ("SENTINEL", "MASTER", self._service),
                 ("SENTINEL", "CKQUORUM", self._service),
@@ -404,24 +408,24 @@ class SentinelGatherer:
                 self.facts, failure=ConnectionFailure("sentinel-refuses", why[:160])
             )
             return
-        names = [pairs(each).get("name", "") for each in _list(services)]
+        names = [pairs(each).get("name", "") for each in _list_or_empty(services)]
         self.facts = replace(
             self.facts,
             state=pairs(state),
             services=tuple(name for name in names if name),
-            replicas=_replicas(replicas),
+            replicas=_replicas_in(replicas),
             quorum=str(quorum) if isinstance(quorum, ErrorReply) else "" if text(quorum) else None,
         )
 
-    def _reached(self, step: OpeningStep) -> None:
+    def _step_reached(self, step: OpeningStep) -> None:
         self._step = step
 
 
-def _list(reply: Reply) -> list[Reply]:
+def _list_or_empty(reply: Reply) -> list[Reply]:
     return reply if isinstance(reply, list) else []
 
 
-def _replicas(reply: Reply) -> tuple[Replica, ...] | None:
+def _replicas_in(reply: Reply) -> tuple[Replica, ...] | None:
     if not isinstance(reply, list):
         return None
     known = [pairs(each) for each in reply]
@@ -506,11 +510,11 @@ class KeyScanner:
                 if opened.dialect.plain:
                     self.unknown = "a proxy does not know SCAN"
                 else:
-                    self._scan(opened)
+                    self._scan_keys(opened)
         except Exception:
             self.unknown = "a server could not be asked"
 
-    def _scan(self, opened: Session) -> None:
+    def _scan_keys(self, opened: Session) -> None:
         [size, cursor] = opened.ask(("DBSIZE",), ("SCAN", 0, "COUNT", COUNT))
         self._total = size if isinstance(size, int) else None
         end = monotonic() + LIMIT

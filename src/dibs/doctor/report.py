@@ -40,7 +40,7 @@ def findings(facts: TargetFacts) -> list[Finding]:
     for server in facts.servers:
         if server.is_answering and not server.is_sentinel:
             listed += _of_server(server, facts)
-    return sorted(_merged(listed), key=lambda each: ORDER.index(each.severity))
+    return sorted(_merged_findings(listed), key=lambda each: ORDER.index(each.severity))
 
 
 def _of_server(server: ServerFacts, facts: TargetFacts) -> Iterator[Finding]:
@@ -51,7 +51,7 @@ def _of_server(server: ServerFacts, facts: TargetFacts) -> Iterator[Finding]:
             yield replace(finding, where=(server.address,)) if facts.cluster else finding
 
 
-def _merged(results: Iterable[Finding]) -> list[Finding]:
+def _merged_findings(results: Iterable[Finding]) -> list[Finding]:
     merged: dict[Finding, tuple[str, ...]] = {}
     for each in results:
         alone = replace(each, where=())
@@ -101,20 +101,20 @@ class ReportStyle:
 
 def as_text(facts: TargetFacts, results: list[Finding], style: ReportStyle) -> str:
     """The whole report, without a newline at its end."""
-    blocks = ["\n".join(_head(facts, style))]
-    blocks += ["\n".join(_finding(each, style)) for each in results]
-    unknown = list(_unknown(facts))
+    blocks = ["\n".join(_head_lines(facts, style))]
+    blocks += ["\n".join(_finding_lines(each, style)) for each in results]
+    unknown = list(_unknown_lines(facts))
     if unknown:
         lines = [style.wrapped(each, _MARGIN, _MARGIN * 2) for each in unknown]
         blocks.append("\n".join([style.paint("Not examined", "1"), *lines]))
-    blocks.append("\n".join(_end(facts, results, style)))
+    blocks.append("\n".join(_summary_lines(facts, results, style)))
     return "\n\n".join(blocks)
 
 
-def _head(facts: TargetFacts, style: ReportStyle) -> Iterator[str]:
+def _head_lines(facts: TargetFacts, style: ReportStyle) -> Iterator[str]:
     scope = facts.asked
     namespace = f"namespace {scope.namespace!r}" if scope.namespace else "no namespace"
-    where = scope.address if scope.kind in ("cluster", "sentinel") else _location(facts)
+    where = scope.address if scope.kind in ("cluster", "sentinel") else _target_location(facts)
     title = style.wrapped(f"dibs doctor  {where}, {namespace}", "", " " * 13)
     yield title.replace("dibs doctor", style.paint("dibs doctor", "1"), 1)
     rows = list(facts_summary(facts).items())
@@ -124,7 +124,7 @@ def _head(facts: TargetFacts, style: ReportStyle) -> Iterator[str]:
         yield style.wrapped(value, f"{_MARGIN}{name:<10}", " " * 12)
 
 
-def _location(facts: TargetFacts) -> str:
+def _target_location(facts: TargetFacts) -> str:
     scope = facts.asked
     return f"{scope.address}, database {scope.database}" if scope.database else scope.address
 
@@ -141,7 +141,7 @@ def facts_summary(facts: TargetFacts) -> dict[str, str]:
         rows["server"] = _server_line(facts.servers[0], alone=not facts.sentinels)
     first = next(iter(facts.writable), None)
     if first is not None:
-        rows["dibs uses"] = _uses(first)
+        rows["dibs uses"] = _server_features(first)
     timed = [each for server in facts.servers for each in server.latency]
     if timed:
         rows["latency"] = _latency_line(tuple(timed), facts.asked.budget)
@@ -173,7 +173,7 @@ def _cluster_line(facts: TargetFacts) -> str:
     return ", ".join([*parts, *sorted(versions)])
 
 
-def _uses(server: ServerFacts) -> str:
+def _server_features(server: ServerFacts) -> str:
     engine = server.engine
     acquire = "SET NX GET" if engine.set_nx_get else "a script"
     release = "a script" if engine.compare_delete == "LUA" else engine.compare_delete
@@ -205,9 +205,9 @@ def _keys_line(facts: TargetFacts) -> str:
     return f"{keys.seen}{total} looked at{under}"
 
 
-def _finding(finding: Finding, style: ReportStyle) -> Iterator[str]:
+def _finding_lines(finding: Finding, style: ReportStyle) -> Iterator[str]:
     label = style.paint(f"{finding.severity.upper()} {finding.code}", _COLOURS[finding.severity])
-    where = f"  on {_listed(finding.where)}" if finding.where else ""
+    where = f"  on {_listed_places(finding.where)}" if finding.where else ""
     yield style.paint(label, "1") + where
     yield style.wrapped(finding.seen, _MARGIN, _MARGIN)
     for each in finding.details:
@@ -218,13 +218,13 @@ def _finding(finding: Finding, style: ReportStyle) -> Iterator[str]:
         yield " " * 9 + style.paint(printable(command), "1")  # never wrapped: it is to be copied
 
 
-def _listed(where: tuple[str, ...]) -> str:
+def _listed_places(where: tuple[str, ...]) -> str:
     return printable(", ".join(where[:3])) + (
         f" and {len(where) - 3} more" if len(where) > 3 else ""
     )
 
 
-def _unknown(facts: TargetFacts) -> Iterator[str]:
+def _unknown_lines(facts: TargetFacts) -> Iterator[str]:
     reasons: dict[str, set[str]] = {}
     known = [server.unknown for server in facts.servers]
     if any(server.is_answering for server in facts.servers):
@@ -236,7 +236,7 @@ def _unknown(facts: TargetFacts) -> Iterator[str]:
         yield f"{', '.join(sorted(areas))}: {why}"
 
 
-def _end(facts: TargetFacts, results: list[Finding], style: ReportStyle) -> Iterator[str]:
+def _summary_lines(facts: TargetFacts, results: list[Finding], style: ReportStyle) -> Iterator[str]:
     counts = [(sum(each.severity == name for each in results), name) for name in ORDER]
     parts = [f"{count} {name}{'s' if count > 1 else ''}" for count, name in counts if count]
     result = ", ".join(parts) or "All is well: no finding"
@@ -257,15 +257,15 @@ def report_json(facts: TargetFacts, results: list[Finding]) -> str:
         "exit": exit_code(facts, results),
         "findings": [asdict(each) for each in results],
         "summary": facts_summary(facts),
-        "servers": [_server(each) for each in facts.servers],
-        "not_examined": list(_unknown(facts)),
+        "servers": [_server_json(each) for each in facts.servers],
+        "not_examined": list(_unknown_lines(facts)),
         "probe_key": facts.asked.probe,
         "seconds": round(facts.seconds, 3),
     }
     return json.dumps(report)
 
 
-def _server(server: ServerFacts) -> dict[str, Any]:
+def _server_json(server: ServerFacts) -> dict[str, Any]:
     timed = server.latency
     return {
         "address": server.address,

@@ -37,12 +37,16 @@ _TRIES: dict[str, tuple[str | int, ...]] = {
     "zremrangebyscore": ("zremrangebyscore", "?", 1, 1),
     "zrangebyscore": ("zrangebyscore", "?", 1, 1),
     "pexpireat": ("pexpireat", "?", 1),
+    "getrange": ("getrange", "?", 0, 0),
+    "setrange": ("setrange", "?", 0, ""),
+    "strlen": ("strlen", "?"),
 }
 TRIED_COMMANDS = tuple(_TRIES)
 PLAIN_COMMANDS = ("set", "get", "del", "pttl", "pexpire", "exists")
 """Those that a proxy knows which closes the connection on others."""
 
 _PERMITS = ("eval", "time", "zadd", "zcard", "zrange", "zscore", "zrem", "zremrangebyscore")
+_OF_ITEMS = ("getrange", "setrange", "strlen")
 
 
 class VerbRights(NamedTuple):
@@ -66,6 +70,7 @@ VERBS = (
     VerbRights("once, claim", ("set",), (*_BY_SCRIPT, "pexpire")),
     VerbRights("cached", ("set", "eval", "get", "del", "pttl"), ("pexpire",)),
     VerbRights("cached with tags", ("set", "eval", "get", "del", "pttl", "pexpire")),
+    VerbRights("streamed", ("set", "eval", "get", "del", "pttl", "pexpire", *_OF_ITEMS)),
     VerbRights("invalidate", ("eval", "get", "del")),
     VerbRights("scheduled", ("set", "eval", "get", "time", "pexpire"), _BY_SCRIPT),
 )
@@ -141,11 +146,11 @@ class Lack(NamedTuple):
 
 def lacks(server: ServerFacts) -> list[Lack]:
     """The verbs that do not work on this server for this user."""
-    lacking = [Lack(verb.name, _lacking(verb, server)) for verb in VERBS]
+    lacking = [Lack(verb.name, _lacking_commands(verb, server)) for verb in VERBS]
     return [each for each in lacking if each.commands]
 
 
-def _lacking(verb: VerbRights, server: ServerFacts) -> tuple[str, ...]:
+def _lacking_commands(verb: VerbRights, server: ServerFacts) -> tuple[str, ...]:
     by_script = verb.by_script if server.engine.compare_delete == "LUA" else ()
     needed = dict.fromkeys((*verb.needs, *by_script))
     return tuple(name for name in needed if server.commands.get(name) in ("denied", "missing"))

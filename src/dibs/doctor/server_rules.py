@@ -363,23 +363,23 @@ _ALLOW = "Allow the commands; in a managed service, that is a setting of the use
 
 def denied_commands(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """Verbs that do not work because an ACL forbids a command."""
-    lacking = _of(lacks(server), server.commands, "denied")
+    lacking = _lacks_of_verdict(lacks(server), server.commands, "denied")
     if lacking:
         names = sorted({name for lack in lacking for name in lack.commands})
         yield Finding(
             "acl-commands",
             "error",
-            f"The user {_user(server, scope)} may not run what these need:",
+            f"The user {_user_name(server, scope)} may not run what these need:",
             "They raise a UsageError, or end as an outage.",
             _ALLOW,
-            (_allow(server, scope, names),),
+            (_allow_command(server, scope, names),),
             details=_by_verb(lacking),
         )
 
 
 def missing_commands(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
     """Verbs that do not work because the server, or a proxy before it, lacks a command."""
-    lacking = _of(lacks(server), server.commands, "missing")
+    lacking = _lacks_of_verdict(lacks(server), server.commands, "missing")
     if lacking:
         yield Finding(
             "commands-missing",
@@ -399,10 +399,10 @@ def optional_commands(server: ServerFacts, scope: Examination) -> Iterator[Findi
         yield Finding(
             "acl-optional",
             "note" if ALL_THERE.issuperset(lacking) else "warning",
-            f"The user {_user(server, scope)} may not run commands that dibs can do without:",
+            f"The user {_user_name(server, scope)} may not run commands that dibs can do without:",
             "Nothing fails without them. This is what it costs.",
             _ALLOW,
-            (_allow(server, scope, sorted(lacking)),),
+            (_allow_command(server, scope, sorted(lacking)),),
             details=tuple(f"{name}: {cost}" for name, cost in lacking.items()),
         )
 
@@ -429,22 +429,22 @@ def denied_keys(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
         yield Finding(
             "acl-keys",
             "error",
-            f"The user {_user(server, scope)} may not read or write keys that {what}.",
+            f"The user {_user_name(server, scope)} may not read or write keys that {what}.",
             "Every call raises a UsageError.",
             "Use the namespace that the user may use, Dibs(url, namespace=…), here --namespace; or"
             " allow these keys:",
-            (f"ACL SETUSER {_user(server, scope)} {_quoted('~' + pattern)}",),
+            (f"ACL SETUSER {_user_name(server, scope)} {_quoted_word('~' + pattern)}",),
         )
 
 
-def _quoted(word: str) -> str:
+def _quoted_word(word: str) -> str:
     """A word as redis-cli and valkey-cli read it."""
     if re.fullmatch(r"[!-~]+", word) and not set(word) & set("\"'\\"):
         return word
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _of(
+def _lacks_of_verdict(
     lacks: list[Lack], commands: Mapping[str, CommandRight], verdict: CommandRight
 ) -> list[Lack]:
     """*lacks*, with only the commands of *verdict*."""
@@ -459,12 +459,12 @@ def _by_verb(lacks: list[Lack]) -> tuple[str, ...]:
     return tuple(f"{lack.verb}: {', '.join(lack.commands)}" for lack in lacks)
 
 
-def _user(server: ServerFacts, scope: Examination) -> str:
+def _user_name(server: ServerFacts, scope: Examination) -> str:
     return server.user or scope.user or "default"
 
 
-def _allow(server: ServerFacts, scope: Examination, names: list[str]) -> str:
-    return " ".join(["ACL SETUSER", _user(server, scope), *[f"+{name}" for name in names]])
+def _allow_command(server: ServerFacts, scope: Examination, names: list[str]) -> str:
+    return " ".join(["ACL SETUSER", _user_name(server, scope), *[f"+{name}" for name in names]])
 
 
 def any_password(server: ServerFacts, scope: Examination) -> Iterator[Finding]:

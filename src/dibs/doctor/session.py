@@ -72,7 +72,7 @@ def overdue(step: OpeningStep) -> ConnectionFailure:
 
 def connection_failure(error: BaseException, step: OpeningStep) -> ConnectionFailure:
     """What *error*, in this step of opening a connection, means."""
-    chain = list(_chain(error))
+    chain = list(_error_chain(error))
     failure = _of_tls(chain) or _of_login(chain) or _of_database(chain)
     return failure or _of_network(error, chain, step) or _of_rest(error, step)
 
@@ -81,26 +81,26 @@ def _of_network(
     error: BaseException, chain: list[BaseException], step: OpeningStep
 ) -> ConnectionFailure | None:
     if step == "resolve" and isinstance(error, OSError | UnicodeError):
-        return ConnectionFailure("dns", _text(error))
+        return ConnectionFailure("dns", _error_text(error))
     code = _BY_CAUSE.get(cause_of(error).code)
     if code is not None:
-        return ConnectionFailure(code, _text(error))
+        return ConnectionFailure(code, _error_text(error))
     if any(_is_timeout(each) for each in chain):
         return overdue(step)
     if any(_is_garbage(each) for each in chain):
-        return ConnectionFailure("not-redis", _text(error))
-    return ConnectionFailure("unreachable", _text(error)) if step == "connect" else None
+        return ConnectionFailure("not-redis", _error_text(error))
+    return ConnectionFailure("unreachable", _error_text(error)) if step == "connect" else None
 
 
 def _of_rest(error: BaseException, step: OpeningStep) -> ConnectionFailure:
     # Replies of a kind that no server sends; redis-py trips over them, too.
     if step == "ask" or isinstance(error, AttributeError | LookupError):
-        return ConnectionFailure("not-redis", _text(error))
+        return ConnectionFailure("not-redis", _error_text(error))
     wrong = settings_error(error)
     return (
         ConnectionFailure("settings", str(wrong))
         if wrong is not None
-        else ConnectionFailure("closed", _text(error))
+        else ConnectionFailure("closed", _error_text(error))
     )
 
 
@@ -112,13 +112,13 @@ def _is_timeout(error: BaseException) -> bool:
     return isinstance(error, TimeoutError) or type(error).__name__ == "TimeoutError"
 
 
-def _text(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     if isinstance(error, EOFError):
         return ""
     return " ".join(str(error).split())[:160] or type(error).__name__
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _error_chain(error: BaseException) -> Iterator[BaseException]:
     """The error and those that it was raised from."""
     seen: list[BaseException] = []
     each: BaseException | None = error
@@ -140,12 +140,12 @@ def _of_tls(chain: list[BaseException]) -> ConnectionFailure | None:
 
 def _tls_detail(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return error.verify_message or _text(error)
-    return reason_of(error) or _text(error)
+        return error.verify_message or _error_text(error)
+    return reason_of(error) or _error_text(error)
 
 
 def _of_login(chain: list[BaseException]) -> ConnectionFailure | None:
-    text = _text(chain[0])
+    text = _error_text(chain[0])
     message = text.lower()
     if (
         "wrongpass" in message
@@ -170,7 +170,7 @@ def says_no_password(message: str) -> bool:
 
 
 def _of_database(chain: list[BaseException]) -> ConnectionFailure | None:
-    text = _text(chain[0])
+    text = _error_text(chain[0])
     if "not allowed in cluster mode" in text:
         return ConnectionFailure("cluster-database", text)
     if "DB index" in text or "out of range" in text:
@@ -178,7 +178,7 @@ def _of_database(chain: list[BaseException]) -> ConnectionFailure | None:
     return None
 
 
-def _unverified() -> ssl.SSLContext:
+def _unverified_context() -> ssl.SSLContext:
     """Trust any certificate: nothing is sent over the connection."""
     context = ssl.create_default_context()
     context.check_hostname = False
@@ -190,7 +190,7 @@ def answers_tls(address: tuple[str, int], limit: float) -> bool:
     """Whether a server that closes plain connections answers a TLS handshake."""
     try:
         with socket.create_connection(address, limit) as sock:
-            _unverified().wrap_socket(sock, server_hostname=address[0]).close()
+            _unverified_context().wrap_socket(sock, server_hostname=address[0]).close()
     except ssl.SSLError as error:
         return "ALERT" in reason_of(error)  # it refuses us, in TLS
     except OSError:
@@ -208,7 +208,7 @@ def wants_certificate(address: tuple[str, int], limit: float) -> bool:
     With the ciphers that are usual here: if the handshake succeeds, those of the URL do not fit.
     """
     incoming, outgoing, has_begun = ssl.MemoryBIO(), ssl.MemoryBIO(), False
-    handshake = _unverified().wrap_bio(incoming, outgoing, server_hostname=address[0])
+    handshake = _unverified_context().wrap_bio(incoming, outgoing, server_hostname=address[0])
     with suppress(OSError), socket.create_connection(address, limit) as sock:
         sock.settimeout(limit)
         while not _is_done(handshake):
@@ -276,7 +276,7 @@ def session(
     """
     _try_tcp(address, limit, reached)
     reached("handshake")
-    opened = _negotiated(address, limit)
+    opened = _negotiated_session(address, limit)
     try:
         yield opened
     finally:
@@ -302,13 +302,13 @@ def host_and_port(address: Address) -> tuple[str, int] | None:
     return str(options.get("host", "localhost")), int(options.get("port", 6379))
 
 
-def _negotiated(address: Address, limit: float) -> Session:
+def _negotiated_session(address: Address, limit: float) -> Session:
     """Over RESP3, or as much as the server, or a proxy before it, understands."""
     negotiation = Negotiation()
     dialect: Dialect | None = negotiation.first(monotonic()) if address.protocol > 2 else RESP2
     while True:
         try:
-            return _opened(address, dialect, limit)
+            return _opened_session(address, dialect, limit)
         except CONNECTION_ERRORS as error:
             refused, closed = is_hello_refused(error), is_closed_by_server(error)
             if closed and not dialect.again:
@@ -320,7 +320,7 @@ def _negotiated(address: Address, limit: float) -> Session:
                 raise
 
 
-def _opened(address: Address, dialect: Dialect, limit: float) -> Session:
+def _opened_session(address: Address, dialect: Dialect, limit: float) -> Session:
     check_files(address.options)
     connection = address.connection(limit, dialect.protocol, plain=dialect.plain)
     try:

@@ -122,7 +122,7 @@ def lost_sentinels(facts: TargetFacts) -> Iterator[Finding]:
             "dibs asks the others. If none answers, the primary is unknown: an outage.",
             "Start them, or correct host and port in the URL; the default port is 26379. A password"
             " of the sentinels is ?sentinel_password=…",
-            details=tuple(f"{each.address}: {_why(each)}" for each in lost),
+            details=tuple(f"{each.address}: {_failure_reason(each)}" for each in lost),
         )
 
 
@@ -139,11 +139,11 @@ def refusing_sentinels(facts: TargetFacts) -> Iterator[Finding]:
             "dibs asks the others. If none answers, the primary is unknown: an outage.",
             "Name host and port of sentinels in the URL; the default port is 26379. Their password"
             " is ?sentinel_password=…, that of the primary is in front of the hosts.",
-            details=tuple(f"{each.address}: {_why(each)}" for each in refusing),
+            details=tuple(f"{each.address}: {_failure_reason(each)}" for each in refusing),
         )
 
 
-def _why(sentinel: SentinelFacts) -> str:
+def _failure_reason(sentinel: SentinelFacts) -> str:
     failure = sentinel.failure
     return f"{failure.code}: {failure.detail}".removesuffix(": ") if failure else ""
 
@@ -169,7 +169,9 @@ def unknown_service(facts: TargetFacts) -> Iterator[Finding]:
 
 def few_sentinels(facts: TargetFacts) -> Iterator[Finding]:
     """Too few to agree on a failover when one is lost."""
-    counts = [int(each.state.get("num-other-sentinels") or 0) + 1 for each in _knowing(facts)]
+    counts = [
+        int(each.state.get("num-other-sentinels") or 0) + 1 for each in _answering_sentinels(facts)
+    ]
     if counts and max(counts) < 3:
         yield Finding(
             "sentinel-few",
@@ -190,10 +192,12 @@ def few_sentinels(facts: TargetFacts) -> Iterator[Finding]:
 
 def no_quorum(facts: TargetFacts) -> Iterator[Finding]:
     """Sentinels that say that they could not begin a failover."""
-    reasons = sorted({each.quorum for each in _knowing(facts) if each.quorum})
+    reasons = sorted({each.quorum for each in _answering_sentinels(facts) if each.quorum})
     if not reasons:
         return
-    known = max(int(each.state.get("num-other-sentinels") or 0) + 1 for each in _knowing(facts))
+    known = max(
+        int(each.state.get("num-other-sentinels") or 0) + 1 for each in _answering_sentinels(facts)
+    )
     fix, commands = _START_SENTINELS, ()
     if not any("majority" in reason for reason in reasons):
         fix = f"Start the sentinels that are lost, or set the majority of the {known} on each:"
@@ -213,7 +217,7 @@ _START_SENTINELS = (
 
 def primary_down(facts: TargetFacts) -> Iterator[Finding]:
     """The sentinels hold the primary to be down."""
-    for state in [each.state for each in _knowing(facts)]:
+    for state in [each.state for each in _answering_sentinels(facts)]:
         if "_down" in state.get("flags", ""):
             yield Finding(
                 "sentinel-primary",
@@ -227,7 +231,7 @@ def primary_down(facts: TargetFacts) -> Iterator[Finding]:
 
 def no_replica(facts: TargetFacts) -> Iterator[Finding]:
     """A service without a replica that could be promoted, or with some that are dead."""
-    counts = [int(each.state.get("num-slaves") or 0) for each in _knowing(facts)]
+    counts = [int(each.state.get("num-slaves") or 0) for each in _answering_sentinels(facts)]
     if not counts:
         return
     if max(counts) == 0:
@@ -240,7 +244,7 @@ def no_replica(facts: TargetFacts) -> Iterator[Finding]:
         )
         return
     # Sentinels may know different ones, and see different ones: what all that know hold to be down.
-    listed = [each for sentinel in _knowing(facts) for each in sentinel.replicas or ()]
+    listed = [each for sentinel in _answering_sentinels(facts) for each in sentinel.replicas or ()]
     up = {each.address for each in listed if each.is_up}
     down = sorted({each.address for each in listed} - up)
     if down and not up:
@@ -288,7 +292,7 @@ def replica_clocks(facts: TargetFacts) -> Iterator[Finding]:
         )
 
 
-def _knowing(facts: TargetFacts) -> list[SentinelFacts]:
+def _answering_sentinels(facts: TargetFacts) -> list[SentinelFacts]:
     return [each for each in facts.sentinels if each.state]
 
 
@@ -321,10 +325,10 @@ def replicas_of(server: ServerFacts) -> list[ReplicaLink]:
     """The replicas in `INFO replication`: `slave0:ip=…,port=…,state=online,offset=…,lag=1`."""
     end = server.number("master_repl_offset") or 0
     lines = [value for name, value in server.info.items() if re.fullmatch(r"slave\d+", name)]
-    return [_replica(dict(re.findall(r"(\w+)=([^,]*)", line)), end) for line in lines]
+    return [_replica_link(dict(re.findall(r"(\w+)=([^,]*)", line)), end) for line in lines]
 
 
-def _replica(known: dict[str, str], end: int) -> ReplicaLink:
+def _replica_link(known: dict[str, str], end: int) -> ReplicaLink:
     offset, lag = (int(known.get(name) or 0) for name in ("offset", "lag"))
     address = f"{known.get('ip')}:{known.get('port')}"
     return ReplicaLink(address, known.get("state", ""), lag, max(end - offset, 0))
@@ -409,7 +413,7 @@ REPLICATION_RULES = (replica_target, lagging, too_few, unconfirmed)
 class _Case(NamedTuple):
     """What a failure is called, and what to do. `{address}` and others are filled in.
 
-    See `_filling` for the URLs: of the same kind as that which was asked, with its TLS.
+    See `_filled_by` for the URLs: of the same kind as that which was asked, with its TLS.
     """
 
     seen: str
@@ -605,18 +609,18 @@ def failed_servers(facts: TargetFacts) -> Iterator[Finding]:
 def of_failure(failure: ConnectionFailure, server: ServerFacts, scope: Examination) -> Finding:
     """The finding for a failure of *server*."""
     case = CASES.get(failure.code, CASES["closed"])
-    fill = _filling(server, scope, failure.names)
+    fill = _filled_by(server, scope, failure.names)
     detail = failure.detail.strip().rstrip(".")
     seen = f"{fill(case.seen).rstrip('.')} ({detail})." if detail else fill(case.seen)
     commands = tuple(fill(command) for command in case.commands)
     return Finding(failure.code, case.severity, seen, fill(case.why), fill(case.fix), commands)
 
 
-def _filling(
+def _filled_by(
     server: ServerFacts, scope: Examination, names: tuple[str, ...]
 ) -> Callable[[str], str]:
     values = {
-        **_urls(server.address, scope),
+        **_urls_for(server.address, scope),
         "{address}": server.address,
         "{host}": server.address.rpartition(":")[0].strip("[]"),
         "{user}": server.user or scope.user or "default",
@@ -632,7 +636,7 @@ def _filling(
     return fill
 
 
-def _urls(address: str, scope: Examination) -> dict[str, str]:
+def _urls_for(address: str, scope: Examination) -> dict[str, str]:
     """What a fix writes in place of the URL that was asked."""
     urls = {
         "{server}": scope.server_url(address), "{cluster}": scope.cluster_url(address),

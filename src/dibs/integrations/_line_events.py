@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 from .. import DibsError
-from .._internal_api import Guard, fork_safe_lock
+from .._internal_api import Guard, Seconds, check_hold, fork_safe_lock
 from ..errors import UsageError
 from . import needs
 
@@ -157,18 +157,27 @@ class Route(NamedTuple):
     kind: Any
     content: Any
     handler: Handler
+    when: Callable[[Any], object] | None
     alone: bool | None
+    key: Callable[[Any], str] | None
+    busy: Any
+    at_least: Seconds
 
     def fits(self, event: object) -> bool:
         """Whether it is for this handler."""
         name = fact_of(event, "type", "type") or ""
         content = part_of(event, name)
-        return _is(event, self.kind) and (self.content is None or _is(content, self.content))
+        fits = _is(event, self.kind) and (self.content is None or _is(content, self.content))
+        return fits and (self.when is None or bool(self.when(event)))
 
     def key_of(self, event: object) -> str | None:
-        """The key of the sender, if this is done one at a time for each."""
+        """What is done one at a time: for the sender, or by its own key. None: side by side."""
         alone = fact_of(event, "type", "type") in _LOCKED if self.alone is None else self.alone
-        return actor_key(part_of(event, "source")) if alone else None
+        if not alone or self.busy is None:
+            return None
+        if self.key is not None:
+            return f"processing:{self.key(event)}"
+        return actor_key(part_of(event, "source"))
 
 
 def _is(thing: object, kind: Any) -> bool:
@@ -180,13 +189,27 @@ def _is(thing: object, kind: Any) -> bool:
 class Routes:
     """The handlers, and how they are found."""
 
-    def __init__(self, parser: Any, *, is_async: bool) -> None:
+    def __init__(
+        self, parser: Any, *, is_async: bool, busy: Any, ttl: Seconds, at_least: Seconds
+    ) -> None:
+        check_hold("Dispatcher", {"ttl": ttl, "at_least": at_least})
         self._parser = parser
         self._is_async = is_async
+        self._busy = busy
+        self._ttl = ttl
+        self._at_least = at_least
         self._routes: list[Route] = []
 
     def on(
-        self, kind: Any, content: Any = None, *, alone: bool | None = None
+        self,
+        kind: Any,
+        content: Any = None,
+        *,
+        when: Callable[[Any], object] | None = None,
+        alone: bool | None = None,
+        key: Callable[[Any], str] | None = None,
+        busy: Any = None,
+        at_least: Seconds | None = None,
     ) -> Callable[[Handler], Handler]:
         """Handle events of *kind*, with messages of the type *content*: `handler(event, reply)`.
 
@@ -194,18 +217,26 @@ class Routes:
         handler that fits is called.
 
         Args:
-            alone: One event at a time for each person, as `busy=` says. None: messages and
+            when: Called with the event; false: it is not for this handler.
+            alone: One event at a time for each person, as `busy` says. None: messages and
                 postbacks.
+            key: Called with the event: what is done one at a time, in place of the person.
+            busy: The reply to who comes meanwhile. None: that of the dispatcher.
+            at_least: As for the dispatcher. None: what that says.
 
         Raises:
-            UsageError: A coroutine function for threads, or a plain function for asyncio.
+            UsageError: A coroutine function for threads, or a plain function for asyncio; or
+                *at_least* is longer than the ttl.
         """
+        least = self._at_least if at_least is None else at_least
+        check_hold("on", {"ttl": self._ttl, "at_least": least})
+        said = self._busy if busy is None else busy
 
         def decorate(handler: Handler) -> Handler:
             if inspect.iscoroutinefunction(handler) is not self._is_async:
                 expected = "a coroutine function" if self._is_async else "a plain function"
                 raise UsageError(f"a handler of {type(self).__name__} must be {expected}")
-            self._routes.append(Route(kind, content, handler, alone))
+            self._routes.append(Route(kind, content, handler, when, alone, key, said, least))
             return handler
 
         return decorate

@@ -73,11 +73,6 @@ class Recorder:
         elif self.is_rolled_back:
             warn_of_success(self.claim.name, self._recording.status)
 
-    async def carry_out(self) -> None:
-        """Carry out what has waited for the transaction."""
-        if self.transaction is not None:
-            await self.transaction.carry_out()
-
     async def end(self) -> None:
         """End the claim, as was decided."""
         if self._how is not None and self.claim.is_open:
@@ -246,7 +241,8 @@ class RequestEnd:
         elif self._waits(message):
             self._held.append(message)
         else:
-            await self._flush()
+            if self._held:
+                await self._flush()
             await self._pass(message)
 
     def _record(self, message: Message) -> bool:
@@ -262,8 +258,8 @@ class RequestEnd:
             is_complete = self._completion.add(size, is_last=is_last)
         if self.recorder is not None:
             self.recorder.record(message, is_complete=is_complete)
-            if not self.recorder.is_kept:
-                self._let_know()
+            if self._is_over is not None and not self.recorder.is_kept:
+                self._is_over.set()
         return is_complete
 
     def _waits(self, message: Message) -> bool:
@@ -288,12 +284,14 @@ class RequestEnd:
             self._stage = "failed"
             raise
         finally:
-            self._let_know()
+            if self._is_over is not None:
+                self._is_over.set()
         if not is_over:
             self._stage = "decided"
             self._held.append(message)
             return
-        await self._flush()
+        if self._held:
+            await self._flush()
         await self._send(message)
 
     async def _decided(self) -> bool:
@@ -314,8 +312,8 @@ class RequestEnd:
 
     async def _end(self) -> None:
         """Release what was held, and end the claim."""
-        if self.recorder is not None:
-            await self.recorder.carry_out()
+        if self.recorder is not None and self.recorder.transaction is not None:
+            await self.recorder.transaction.carry_out()
         if self.leases is not None:
             await self.leases.release()
         if self.recorder is not None:
@@ -351,10 +349,6 @@ class RequestEnd:
             if message["type"] != "http.response.start" and not self._is_kept:
                 await self.recorder.leave()
                 raise
-
-    def _let_know(self) -> None:
-        if self._is_over is not None:
-            self._is_over.set()
 
     def _open_stack(self) -> Any:
         """FastAPI's dependencies that end after the response; None: there are none."""

@@ -8,7 +8,6 @@ def order(): ...
 """
 
 import functools
-import inspect
 import io
 import json
 import time
@@ -47,7 +46,7 @@ from .._http.problems import busy, is_refusal
 from .._http.responses import Headers, Recording, Response
 from .._http.submission import Submission, routed_place, split_key_lines, submission_of
 from .._http.throttle import Throttle, Throttled
-from .._internal_api import throttling
+from .._internal_api import signature_of, throttling
 from ..errors import Unavailable, UsageError
 from ._request_claims import RequestClaim, ResponseBody
 from ._request_transaction import STREAMED, run_within, warn_of_success, within_of
@@ -114,7 +113,7 @@ def guard(
     """*view*, run under a claim."""
     opened = find = None
     if within is not None:
-        opened, _, find = within_of(within, policy, inspect.signature(view), is_async=False)
+        opened, _, find = within_of(within, policy, signature_of(view), is_async=False)
 
     def made(*args: Any, **kwargs: Any) -> FlaskResponse:
         return make_response(current_app.ensure_sync(view)(*args, **kwargs))

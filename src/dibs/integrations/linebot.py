@@ -81,6 +81,8 @@ class Dispatcher(async_line.AsyncDispatcher):
         busy: The reply to a person whose message or tap comes while the one before is worked on.
             None: they are worked on side by side.
         ttl: How long a crash keeps a person from being served, in seconds.
+        at_least: For how many seconds after the beginning a person is not served again. Who comes
+            after the answer gets no reply.
         concurrency: How many events are worked on at once.
         limit: How many more events may wait.
         ended: Called with the outcome of events ("done", "busy", "duplicate", "ignored", "failed",

@@ -52,7 +52,7 @@ from .._http.problems import busy, refusal_response
 from .._http.responses import Response
 from .._http.submission import Submission, routed_place
 from .._http.throttle import Throttle, Throttled
-from .._internal_api import NotOurs, key_of, throttling
+from .._internal_api import NotOurs, key_of, signature_of, throttling
 from ..errors import Unavailable, UsageError
 from ._async.http_claims import claim_request
 from ._fastapi_values import given_values
@@ -292,7 +292,7 @@ def _resolved(function: Callable[..., Any]) -> inspect.Signature:
     try:
         return inspect.signature(function, eval_str=True)
     except NameError:  # names that exist for type checkers only
-        return inspect.signature(function)
+        return signature_of(function)
 
 
 def _find_request(

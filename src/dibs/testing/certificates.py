@@ -23,7 +23,7 @@ class Certificates:
             folder / name for name in ("ca.pem", "server.pem", "client.pem")
         )
         self.mutual = mutual
-        self._make()
+        self._make_files()
 
     def url(self, address: str) -> str:
         """Return the URL of a server with these certificates, as redis-py reads it."""
@@ -48,7 +48,7 @@ class Certificates:
             "tls-auth-clients": "yes" if self.mutual else "no",
         }
 
-    def _make(self) -> None:
+    def _make_files(self) -> None:
         try:
             import trustme
         except ImportError:

@@ -71,10 +71,10 @@ class FaultPlan:
         for fault in self.faults:
             reach = fresh + max(len(fault.match) - 1, 0)
             if fault.trigger == trigger and fault.match in seen[-reach:]:
-                return self._trigger(fault)
+                return self._count_trigger(fault)
         return None
 
-    def _trigger(self, fault: Fault) -> Fault:
+    def _count_trigger(self, fault: Fault) -> Fault:
         self.triggered += 1
         fault.count -= 1
         if fault.count <= 0:
@@ -173,7 +173,7 @@ class Pipe:
         if self.remaining is not None:
             chunk = chunk[: self.remaining]
             self.remaining -= len(chunk)
-        size, pause = _pieces(len(chunk), piece, rate)
+        size, pause = _pieces_of_chunk(len(chunk), piece, rate)
         if rate:
             self._waiting += len(chunk)
             self._source.set_paused(paused=self._waiting > BUFFER_SIZE)
@@ -192,26 +192,26 @@ class Pipe:
         self._due = max(self._due + pause, asyncio.get_running_loop().time() + delay)
         self._queue.append((self._due, action))
         if self._timer is None:
-            self._deliver()
+            self._deliver_chunk()
 
     def stall(self, *, stalled: bool) -> None:
         """Hold back all bytes from now on, or deliver those that were held back."""
         self._stalled = stalled
         if self._timer is None:
-            self._deliver()
+            self._deliver_chunk()
 
-    def _deliver(self) -> None:
+    def _deliver_chunk(self) -> None:
         self._timer = None
         loop = asyncio.get_running_loop()
         while self._queue and not self._stalled:
             due = self._queue[0][0]
             if due > loop.time() + CLOCK_STEP:
-                self._timer = loop.call_at(due, self._deliver)
+                self._timer = loop.call_at(due, self._deliver_chunk)
                 return
             self._queue.popleft()[1]()
 
 
-def _pieces(length: int, piece: int, rate: float) -> tuple[int, float]:
+def _pieces_of_chunk(length: int, piece: int, rate: float) -> tuple[int, float]:
     """How large the pieces of a chunk are, and how many seconds lie between them."""
     size = min(piece or length or 1, int(rate / PIECES_PER_SECOND) + 1 if rate else length or 1)
     return size, max(PIECE_PAUSE if piece else 0.0, size / rate if rate else 0.0)

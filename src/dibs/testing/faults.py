@@ -104,7 +104,7 @@ class CommandFilter(Proxy):
                     target=self._forward_replies, args=(server, client), daemon=True
                 )
                 replies.start()
-                for words in _commands(client):
+                for words in _commands_of(client):
                     if not self._forward_request(words, server):
                         break
                 self._open -= {client, server}
@@ -115,7 +115,7 @@ class CommandFilter(Proxy):
 
     def _forward_request(self, words: WireCommand, server: socket.socket) -> bool:
         """Send a command to the server. False: close the connection instead."""
-        names = _names(words)
+        names = _command_names(words)
         self._seen.append(names[-1])
         if not self._closing.isdisjoint(names):
             return False
@@ -132,21 +132,21 @@ class CommandFilter(Proxy):
                 client.sendall(data)
 
 
-def _names(words: WireCommand) -> list[str]:
+def _command_names(words: WireCommand) -> list[str]:
     """The names of a command: "CLIENT", "CLIENT TRACKING"."""
     texts = [word.decode(errors="replace").upper() for word in words[:2]]
     has_subcommand = texts[0] in ("CLIENT", "COMMAND", "SCRIPT", "CLUSTER", "ACL", "CONFIG")
     return [texts[0], " ".join(texts)] if has_subcommand else [texts[0]]
 
 
-def _commands(client: socket.socket) -> Iterator[WireCommand]:
+def _commands_of(client: socket.socket) -> Iterator[WireCommand]:
     """The commands that a client sends, until it closes the connection."""
     with client.makefile("rb") as stream:
         while (head := stream.readline()).startswith(b"*"):
-            yield [_word(stream) for _ in range(int(head[1:]))]
+            yield [_read_word(stream) for _ in range(int(head[1:]))]
 
 
-def _word(stream: BufferedReader) -> bytes:
+def _read_word(stream: BufferedReader) -> bytes:
     size = int(stream.readline()[1:])
     return stream.read(size + 2)[:-2]
 
@@ -189,7 +189,7 @@ class FaultProxy(Proxy):
         self._cuts = 0
         self._listening = False
         ready: Future[None] = Future()
-        self._thread = threading.Thread(target=self._run, args=(ready,), daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, args=(ready,), daemon=True)
         self._thread.start()
         ready.result()
 
@@ -209,9 +209,9 @@ class FaultProxy(Proxy):
     @property
     def open(self) -> int:
         """How many of them the clients still have open."""
-        if not self._alive:
+        if not self._is_running:
             return 0
-        return self._do(lambda: sum(each.client.open for each in self._connections))
+        return self._do_in_loop(lambda: sum(each.client.open for each in self._connections))
 
     @property
     def requests(self) -> int:
@@ -229,7 +229,7 @@ class FaultProxy(Proxy):
         The connections stay open and deliver nothing more. The first `keep` bytes still arrive.
         Without a `match` the next bytes from the server are dropped, whatever they answer.
         """
-        self._set(Fault("request" if match else "reply", "mute", count, match, keep))
+        self._add_fault(Fault("request" if match else "reply", "mute", count, match, keep))
 
     def swallow_pushes(self, count: int = 1, *, match: bytes = b"") -> None:
         """Drop the next `count` chunks from the server that themselves contain `match`.
@@ -237,7 +237,7 @@ class FaultProxy(Proxy):
         The connection stays usable, so `match` has to be in whole messages: an invalidation push,
         for example.
         """
-        self._set(Fault("reply", "drop", count, match))
+        self._add_fault(Fault("reply", "drop", count, match))
 
     def cut_after_request(self, count: int = 1, *, match: bytes = b"", keep: int = 0) -> None:
         """Let the next `count` requests be executed, then reset the connection instead of replying.
@@ -245,26 +245,26 @@ class FaultProxy(Proxy):
         The reset comes when the server has executed the request, so never from a frozen one. The
         first `keep` bytes of a reply still arrive.
         """
-        self._set(Fault("request", "cut", count, match, keep))
+        self._add_fault(Fault("request", "cut", count, match, keep))
 
     def cut(self) -> None:
         """Reset all connections (RST); new ones are accepted."""
-        self._do(self._cut)
+        self._do_in_loop(self._cut_connections)
 
     def silence(self) -> None:
         """Drop all bytes of the connections that are open now; new connections work.
 
         A firewall that has forgotten them does that.
         """
-        self._do(lambda: [connection.silence() for connection in list(self._connections)])
+        self._do_in_loop(lambda: [connection.silence() for connection in list(self._connections)])
 
     def refuse(self) -> None:
         """Refuse new connections; open ones stay. No other process can take the port."""
-        self._do(self._stop_listening)
+        self._do_in_loop(self._stop_listening)
 
     def accept(self) -> None:
         """Accept connections again, on the same port."""
-        self._do(self._start_listening)
+        self._do_in_loop(self._start_listening)
 
     def move_to(self, target: int | str) -> None:
         """Connect new clients to another server; open connections stay.
@@ -274,66 +274,66 @@ class FaultProxy(Proxy):
         Args:
             target: Its port, or the path of its Unix socket.
         """
-        self._do(lambda: setattr(self, "_target", target))
+        self._do_in_loop(lambda: setattr(self, "_target", target))
 
     def black_hole(self) -> None:
         """Accept connections and drop all bytes in both directions, on open connections too."""
-        self._do(lambda: setattr(self._plan, "black_hole", True))
+        self._do_in_loop(lambda: setattr(self._plan, "black_hole", True))
 
     def delay(self, *, requests: float = 0.0, replies: float = 0.0) -> None:
         """Deliver everything that many seconds later: latency, without a limit of bandwidth."""
-        self._do(lambda: self._plan.delay(requests, replies))
+        self._do_in_loop(lambda: self._plan.delay(requests, replies))
 
     def throttle(self, *, requests: float = 0.0, replies: float = 0.0) -> None:
         """Deliver at most that many bytes per second on each connection; 0 is no limit."""
-        self._do(lambda: self._plan.throttle(requests, replies))
+        self._do_in_loop(lambda: self._plan.throttle(requests, replies))
 
     def stall(self, *, requests: bool = False, replies: bool = False) -> None:
         """Hold back all bytes in a direction, until `heal()` or another `stall` delivers them."""
-        self._do(lambda: self._stall(requests=requests, replies=replies))
+        self._do_in_loop(lambda: self._stall_plan(requests=requests, replies=replies))
 
     def hold_requests(self, *, match: bytes) -> None:
         """Hold back the next request that contains `match`, until `deliver`: a late packet.
 
         What follows on its connection is held back as well. Other connections work.
         """
-        self._set(Fault("request", "hold requests", 1, match))
+        self._add_fault(Fault("request", "hold requests", 1, match))
 
     def hold_replies(self, *, match: bytes) -> None:
         """Execute the next request that contains `match`, and hold back its reply until `deliver`.
 
         The later replies of its connection are held back as well. Other connections work.
         """
-        self._set(Fault("request", "hold replies", 1, match))
+        self._add_fault(Fault("request", "hold replies", 1, match))
 
     def deliver(self, *, requests: bool = True, replies: bool = True) -> None:
         """Deliver what was held back. What a client has left on a connection is delivered, too."""
-        self._do(lambda: self._deliver(requests=requests, replies=replies))
+        self._do_in_loop(lambda: self._deliver_stalled(requests=requests, replies=replies))
 
     def split(self, size: int) -> None:
         """Deliver in pieces of `size` bytes, 0.2 ms apart, in both directions; 0 ends it."""
-        self._do(lambda: setattr(self._plan, "piece", size))
+        self._do_in_loop(lambda: setattr(self._plan, "piece", size))
 
     def heal(self) -> None:
         """End all faults; connections that have lost bytes still deliver nothing."""
-        self._do(self._plan.clear)
-        self._do(lambda: self._stall(requests=False, replies=False))
-        self._do(self._start_listening)
+        self._do_in_loop(self._plan.clear)
+        self._do_in_loop(lambda: self._stall_plan(requests=False, replies=False))
+        self._do_in_loop(self._start_listening)
 
     def close(self) -> None:
         """Reset all connections and end the thread; harmless the second time."""
-        if self._alive:
-            self._do(self._closing.set)
+        if self._is_running:
+            self._do_in_loop(self._closing.set)
             self._thread.join()
 
     @property
-    def _alive(self) -> bool:
+    def _is_running(self) -> bool:
         return self._thread.is_alive()
 
-    def _set(self, fault: Fault) -> None:
-        self._do(lambda: self._plan.faults.append(fault))
+    def _add_fault(self, fault: Fault) -> None:
+        self._do_in_loop(lambda: self._plan.faults.append(fault))
 
-    def _do(self, action: Callable[[], T]) -> T:
+    def _do_in_loop(self, action: Callable[[], T]) -> T:
         # What follows runs in the thread of the proxy, so nothing needs a lock.
         done: Future[T] = Future()
 
@@ -346,23 +346,23 @@ class FaultProxy(Proxy):
         self._loop.call_soon_threadsafe(act)
         return done.result()
 
-    def _cut(self) -> None:
+    def _cut_connections(self) -> None:
         while self._listening and self._accept():
             pass  # a client that has connected is cut off, too
         self._cuts += 1
         for connection in list(self._connections):
             connection.reset()
 
-    def _stall(self, *, requests: bool, replies: bool) -> None:
+    def _stall_plan(self, *, requests: bool, replies: bool) -> None:
         self._plan.stall(requests=requests, replies=replies)
         for connection in self._connections:
             connection.stall()
 
-    def _deliver(self, *, requests: bool, replies: bool) -> None:
+    def _deliver_stalled(self, *, requests: bool, replies: bool) -> None:
         for connection in list(self._connections):
             connection.stall(requests=requests, replies=replies)
 
-    def _run(self, ready: Future[None]) -> None:
+    def _run_loop(self, ready: Future[None]) -> None:
         asyncio.run(self._serve(ready), debug=False)
 
     async def _serve(self, ready: Future[None]) -> None:

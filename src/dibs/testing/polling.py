@@ -49,7 +49,7 @@ async def aeventually(check: Callable[[], T | Awaitable[T]], *, within: float = 
     deadline = time.monotonic() + within
     while True:
         try:
-            if value := await _settled(check()):
+            if value := await _awaited_value(check()):
                 return value
             seen = repr(value)
         except AssertionError as error:
@@ -58,7 +58,7 @@ async def aeventually(check: Callable[[], T | Awaitable[T]], *, within: float = 
         await asyncio.sleep(PAUSE)
 
 
-async def _settled(value: T | Awaitable[T]) -> T:
+async def _awaited_value(value: T | Awaitable[T]) -> T:
     return await cast("Awaitable[T]", value) if inspect.isawaitable(value) else cast("T", value)
 
 

@@ -24,11 +24,11 @@ class _Choice:
         if self._process != os.getpid():  # a forked child would try what its parent tries
             source = random.SystemRandom()  # hypothesis, and others, seed the global one
             self._process, self._numbers = os.getpid(), count(source.randrange(_PART * _PARTS))
-        first, size = _range(os.environ.get("PYTEST_XDIST_WORKER", ""))
+        first, size = _port_range(os.environ.get("PYTEST_XDIST_WORKER", ""))
         return first + next(self._numbers) % size
 
 
-def _range(worker: str) -> tuple[int, int]:
+def _port_range(worker: str) -> tuple[int, int]:
     """The first port, and how many there are: for a *worker* of pytest-xdist, or for all."""
     number = worker.removeprefix("gw")
     if not number.isdecimal():
@@ -77,10 +77,10 @@ def kept_port(port: int) -> socket.socket | None:
     # With this option, which most servers set, another one could still bind it.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
     reference = weakref.ref(sock)  # a forked child must not keep it when the server starts again
-    os.register_at_fork(after_in_child=lambda: _close(reference()))
+    os.register_at_fork(after_in_child=lambda: _close_socket(reference()))
     return sock
 
 
-def _close(sock: socket.socket | None) -> None:
+def _close_socket(sock: socket.socket | None) -> None:
     if sock is not None:
         sock.close()

@@ -96,7 +96,7 @@ class Child(Closeable):
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by close()
         self._killed = False
         self._process = Process(
-            ended_with_parent([sys.executable, "-c", _source(work), json.dumps(arguments)]),
+            ended_with_parent([sys.executable, "-c", _program_source(work), json.dumps(arguments)]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -104,7 +104,9 @@ class Child(Closeable):
         )
         self.pid = self._process.pid
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._reader = threading.Thread(target=self._read, name=f"child-{self.pid}", daemon=True)
+        self._reader = threading.Thread(
+            target=self._read_output, name=f"child-{self.pid}", daemon=True
+        )
         self._reader.start()
 
     def __repr__(self) -> str:
@@ -123,7 +125,7 @@ class Child(Closeable):
             raise AssertionError(f"{self!r} printed nothing within {within:g} s") from None
         if line is None:
             self._lines.put(None)
-            raise AssertionError(f"{self!r} printed no more lines\n{self._stderr()}")
+            raise AssertionError(f"{self!r} printed no more lines\n{self._error_output()}")
         return line
 
     def tell(self, text: str = "go") -> None:
@@ -142,7 +144,7 @@ class Child(Closeable):
             code = self._process.popen.wait(within)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self!r} did not end within {within:g} s") from None
-        assert code == 0 or self._killed, f"{self!r}\n{self._stderr()}"
+        assert code == 0 or self._killed, f"{self!r}\n{self._error_output()}"
         lines = list(iter(self._lines.get, None))
         self._lines.put(None)
         return lines
@@ -154,7 +156,7 @@ class Child(Closeable):
             AssertionError: The child failed, did not end in time, or printed nothing.
         """
         lines = self.lines(within=within)
-        assert lines, f"{self!r} printed nothing\n{self._stderr()}"
+        assert lines, f"{self!r} printed nothing\n{self._error_output()}"
         return json.loads(lines[-1])
 
     def freeze(self) -> None:
@@ -179,18 +181,18 @@ class Child(Closeable):
             with contextlib.suppress(BrokenPipeError):  # a line for a child that has ended
                 stream.close()
 
-    def _read(self) -> None:
+    def _read_output(self) -> None:
         assert self._process.popen.stdout is not None
         for line in self._process.popen.stdout:
             self._lines.put(line.rstrip("\n"))
         self._lines.put(None)
 
-    def _stderr(self) -> str:
+    def _error_output(self) -> str:
         self._errors.seek(0)
         return self._errors.read()
 
 
-def _source(work: str | Callable[..., object]) -> str:
+def _program_source(work: str | Callable[..., object]) -> str:
     if isinstance(work, str):
         return textwrap.dedent(work)
     return textwrap.dedent(inspect.getsource(work)) + CALL.format(name=work.__name__)

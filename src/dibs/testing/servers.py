@@ -51,7 +51,7 @@ def server_program(engine: Engine) -> Path:
 
     Raises ServerMissing, with what to install, if there is none.
     """
-    for program in _candidates(engine):
+    for program in _candidate_programs(engine):
         if os.access(program, os.X_OK):
             return program
     raise ServerMissing(engine)
@@ -67,7 +67,7 @@ def speaks_tls(engine: Engine) -> bool:
     return engine in ("redis7", "redis8")
 
 
-def _candidates(engine: Engine) -> Iterator[Path]:
+def _candidate_programs(engine: Engine) -> Iterator[Path]:
     match engine:
         case "valkey" | "valkey-lua":
             yield from programs_inside(*VALKEY)
@@ -255,7 +255,7 @@ class Server(Closeable):
             ServerFailed: Another process took the port meanwhile.
         """
         self.kill()
-        self._launch()
+        self._launch_process()
 
     def close(self) -> None:
         """End the process, close the connections of `client()` and remove the files."""
@@ -270,14 +270,14 @@ class Server(Closeable):
     def flush(self) -> None:
         """Delete all keys and all scripts."""
         before = self.commands("config")  # which Valkey runs by itself, for Lua
-        self._ask("FLUSHALL")
-        self._ask("SCRIPT", "FLUSH")
+        self._ask_server("FLUSHALL")
+        self._ask_server("SCRIPT", "FLUSH")
         self._own_commands["config"] += self.commands("config") - before
 
     def keys(self) -> list[str]:
         """Return the names of all keys in database 0, sorted."""
-        keys = self._ask("KEYS", "*")
-        return sorted(_text(key) for key in keys if isinstance(key, bytes))
+        keys = self._ask_server("KEYS", "*")
+        return sorted(_decoded_text(key) for key in keys if isinstance(key, bytes))
 
     def commands(self, *names: str) -> int:
         """Return how many commands it has executed since it started, all or only those named.
@@ -292,7 +292,7 @@ class Server(Closeable):
         """Return how often it has executed each command since it started, by lower-case name."""
         own = self._own_commands.copy()  # the reply to INFO does not count this INFO yet
         counts = Counter[str]()
-        for name, calls in CALLS.findall(self._info("commandstats")):
+        for name, calls in CALLS.findall(self._info_section("commandstats")):
             counts[name] += int(calls)
         return counts - own
 
@@ -308,7 +308,7 @@ class Server(Closeable):
     def _launch_on_free_port(self) -> None:
         for attempts_left in reversed(range(MAX_STARTS)):
             try:
-                return self._launch()
+                return self._launch_process()
             except ServerFailed as failure:
                 if not attempts_left or not self._can_retry(failure.log):
                     raise
@@ -323,10 +323,10 @@ class Server(Closeable):
         self.port, self._tls_port = free_port(), self._tls_port and free_port()
         return "Address already in use" in log
 
-    def _launch(self) -> None:
+    def _launch_process(self) -> None:
         self.release_port()
         with (self._path / "log").open("w") as log:
-            self._process = process = Process(ended_with_parent(self._command()), stdout=log)
+            self._process = process = Process(ended_with_parent(self._server_command()), stdout=log)
         # Over the Unix socket, which no other process can own; the server binds the port before it.
         if wait_until_ready(self.unix_path, lambda: self._has_failed(process), READY_WITHIN):
             why = PASSWORD if self._wants_password() else ""
@@ -347,7 +347,7 @@ class Server(Closeable):
             pass  # it does not listen yet
         return False
 
-    def _command(self) -> list[str]:
+    def _server_command(self) -> list[str]:
         options = {
             "bind": "127.0.0.1",
             "port": str(self.port),
@@ -364,15 +364,17 @@ class Server(Closeable):
 
     def _read_version(self) -> tuple[int, ...]:
         # Valkey has a redis_version, too: the one it is compatible with.
-        info = dict(re.findall(r"^(\w+)_version:([\d.]+)", self._info("server"), re.MULTILINE))
+        info = dict(
+            re.findall(r"^(\w+)_version:([\d.]+)", self._info_section("server"), re.MULTILINE)
+        )
         return tuple(map(int, info.get("valkey", info["redis"]).split(".")))
 
-    def _info(self, section: str) -> str:
-        reply = self._ask("INFO", section)
+    def _info_section(self, section: str) -> str:
+        reply = self._ask_server("INFO", section)
         assert isinstance(reply, bytes)
         return reply.decode()
 
-    def _ask(self, *words: str) -> ServerReply:
+    def _ask_server(self, *words: str) -> ServerReply:
         try:
             reply = ask(self.unix_path, *words, within=ANSWER_WITHIN)
         except NoReply as error:
@@ -381,5 +383,5 @@ class Server(Closeable):
         return reply
 
 
-def _text(raw: bytes) -> str:
+def _decoded_text(raw: bytes) -> str:
     return raw.decode(errors="backslashreplace")

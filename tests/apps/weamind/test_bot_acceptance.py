@@ -19,7 +19,8 @@ from local_line import events
 
 from apps.weamind.core.config import Settings
 from apps.weamind.core.metrics import Metrics
-from apps.weamind.core.processing_lock import ProcessingLock, ProcessingLockService
+from apps.weamind.core.processing_lock import ProcessingLockService
+from apps.weamind.core.turns import ProcessingLock
 from apps.weamind.line import service as line_service
 from apps.weamind.line import texts
 from apps.weamind.line.bot import Bot
@@ -178,7 +179,7 @@ async def test_the_key_is_the_user_id_and_the_ttl_five_seconds(
         await aeventually(lambda: bot.gate.asked == 1)
         key = f"processing:user:{bot.line.me.chat_id}"
         assert [each for each in valkey.keys() if each.startswith("processing")] == [key]
-        assert 0 < valkey.client().pttl(key) <= 5000
+        assert 0 < valkey.client().pttl(key) <= 5050
         bot.gate.opened.set()
         await bot.settled()
         assert key not in valkey.keys()

@@ -16,7 +16,8 @@ from apps.weamind.cli.findings import skipped
 from apps.weamind.core import logs
 from apps.weamind.core.config import SettingsError, read_settings
 from apps.weamind.core.metrics import Metrics
-from apps.weamind.core.processing_lock import ProcessingLock, ProcessingLockService
+from apps.weamind.core.processing_lock import ProcessingLockService
+from apps.weamind.core.turns import ProcessingLock
 from apps.weamind.line.events import Source as OurSource
 from dibs import AsyncDibs
 from dibs.testing import Server, eventually

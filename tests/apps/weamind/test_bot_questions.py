@@ -17,7 +17,7 @@ from apps.weamind.line.question import PLAIN, Question, find_question, read_ques
 from apps.weamind.line.regions import region
 from apps.weamind.line.setting import read_settings
 from apps.weamind.line.smalltalk import smalltalk
-from apps.weamind.line.understanding import understand
+from apps.weamind.line.understanding import LONGEST, understand
 from apps.weamind.line.when import find_when
 from apps.weamind.places import atlas
 from apps.weamind.places.search import search
@@ -421,3 +421,29 @@ async def test_an_own_place_by_tap_knows_the_question(run_bot: RunBot) -> None:
 def test_a_question_is_a_value() -> None:
     """Nothing but a card, unless something is asked."""
     assert PLAIN.is_plain and not Question("rain").is_plain and question_fields(PLAIN) == {}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "words",
+    [
+        "有沒有",
+        "會不會",
+        "不會",
+        "要不要",
+        "還會",
+        "有多",
+        "多",
+        "在還在",
+        "需不需要",
+        "路十",
+        "弄八之",
+        "巷 ",
+    ],
+)
+@pytest.mark.parametrize("end", ["", "!", "嗎", "路"])
+def test_a_text_that_says_one_word_again_and_again_is_read_at_once(words: str, end: str) -> None:
+    """Whatever a person types: the bot reads it while it answers everybody else."""
+    text = (words * LONGEST)[: LONGEST - len(end)] + end
+    find_question(text, NOW)
+    understand(text, private=True, mentioned=False, search=search)

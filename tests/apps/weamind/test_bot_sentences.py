@@ -118,6 +118,14 @@ def _shows(card: dict[str, Any], names: str) -> bool:
     return any(each in shown for each in names.split("/"))
 
 
+async def test_a_question_gets_the_answer_to_it(run_bot: RunBot) -> None:
+    """A comparison is compared, two days are two lines, a new topic has its own day, and who
+    complains is not asked for a place: each sentence of answers.tsv."""
+    async with run_bot() as bot:
+        for sentence in sentences("answers.tsv"):
+            assert miss(sentence, await write(bot, sentence)) is None, sentence.words
+
+
 @pytest.mark.parametrize("name", LISTS)
 async def test_most_everyday_sentences_are_understood(
     run_bot: RunBot, name: str, capsys: pytest.CaptureFixture[str]

@@ -11,8 +11,7 @@ from local_line import events
 
 from apps.weamind.core.config import Settings
 from apps.weamind.core.metrics import Metrics
-from apps.weamind.core.processing_lock import ProcessingLock
-from apps.weamind.core.speaking import Speaking
+from apps.weamind.core.turns import ProcessingLock
 from apps.weamind.line import texts
 from apps.weamind.line.events import Source as OurSource
 from dibs import AsyncDibs
@@ -87,7 +86,7 @@ async def test_silence_after_the_answer(run_bot: RunBot, valkey: Server) -> None
         bot.gate.opened.set()
         assert is_forecast((await bot.replies(4))[-1])
         key = f"processing:user:{bot.line.me.chat_id}"
-        assert 0 < valkey.client().pttl(key) <= 30_000
+        assert 0 < valkey.client().pttl(key) <= 30_050
         for _ in range(2):
             await bot.line.tap(HOME)
         await bot.replies(4)
@@ -306,7 +305,7 @@ async def test_a_key_that_stays_silences_later_taps(valkey: Server) -> None:
                 assert not refused.granted and not refused.asks_to_wait
             async with lock.turn(me) as turn:
                 assert turn.granted
-        assert sorted(valkey.keys()) == ["line:answered:home:U1", "processing:user:U1"]
+        assert sorted(valkey.keys()) == ["line:tap:home:U1", "processing:user:U1"]
 
 
 async def test_a_turn_that_fails(valkey: Server) -> None:
@@ -326,29 +325,27 @@ async def test_a_second_that_is_longer_than_the_lock(valkey: Server) -> None:
         lock = ProcessingLock(dibs, ttl=5, at_least=30, counted_in=Metrics())
         async with lock.turn(OurSource("user", "U1")):
             pass
-        assert 0 < valkey.client().pttl("processing:user:U1") <= 5000
+        assert 0 < valkey.client().pttl("processing:user:U1") <= 5050
 
 
-async def test_who_waits_to_speak_gets_no_turn_afterwards(
-    valkey: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_waits_to_speak_gets_no_turn_afterwards(valkey: Server) -> None:
     """A tap while the same was looked up, and whose ⏳ comes too late: neither ⏳ nor a card."""
-    monkeypatch.setattr("apps.weamind.core.processing_lock._BEGINNING", 20.0)
     source, counted = OurSource(type="user", user_id="U1"), Metrics()
     async with AsyncDibs(valkey.url) as dibs:
         lock = ProcessingLock(dibs, ttl=30, at_least=0.05, counted_in=counted)
-        somebody = Speaking(dibs, "processing:user:U1")
 
         async def tap() -> tuple[bool, bool]:
             async with lock.turn(source, what="home") as turn:
                 return turn.granted, turn.asks_to_wait
 
         async with lock.turn(source, what="home") as first:
-            assert first.granted and await somebody.begin()
+            assert first.granted
+            somebody = await dibs.try_hold("line:speaking:U1", ttl=60)
+            assert somebody is not None
             second = asyncio.create_task(tap())
             await aeventually(lambda: misses(counted) == 1)
         await aeventually(lambda: "processing:user:U1" not in valkey.keys())
-        await somebody.close()
+        await somebody.release()
         assert await second == (False, False)
 
 

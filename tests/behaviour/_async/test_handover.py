@@ -31,11 +31,11 @@ async def test_a_claim_is_continued_where_its_token_is(server: Server) -> None:
     """Claimed here, completed there; duplicates are refused from the first to the last moment."""
     async with AsyncDibs(server.url, budget=5) as web, AsyncDibs(server.url, budget=5) as worker:
         token = await handed_over(web, after="replay")
-        assert 50_000 < server.client().pttl("order:1") <= 60_000
+        assert 50_000 < server.client().pttl("order:1") <= 60_050
         assert (await refused(web)).retry_after > 50
         async with worker.claim("order:1", window=600, after="replay", token=token) as claim:
             assert claim.guarded and not claim.replayed and claim.is_open
-            assert server.client().pttl("order:1") <= 10_000, "kept alive here, by its lease"
+            assert server.client().pttl("order:1") <= 10_050, "kept alive here, by its lease"
             assert (await refused(web)).state == "running"
             claim.complete(17)
         async with web.claim("order:1", window=600, after="replay") as claim:
@@ -65,7 +65,7 @@ async def test_the_window_of_a_continued_claim_begins_at_its_end(valkey: Server)
         async with dibs.claim("order:1", window=600, token=token, after="hold") as claim:
             assert claim._lease is not None
             claim._lease.elsewhere = 3600.0  # it waited for an hour
-        assert 590_000 < valkey.client().pttl("order:1") <= 600_000
+        assert 590_000 < valkey.client().pttl("order:1") <= 600_050
 
 
 async def test_a_continued_claim_is_renewed(valkey: Server) -> None:
@@ -234,11 +234,11 @@ async def test_a_lease_is_continued_where_its_token_is(server: Server) -> None:
         async with web.hold("report:1", ttl=5) as lease:
             token = await lease.detach(ttl=60)
             assert "detached" in repr(lease) and token not in repr(lease)
-        assert 50_000 < server.client().pttl("report:1") <= 60_000
+        assert 50_000 < server.client().pttl("report:1") <= 60_050
         assert await web.try_hold("report:1", ttl=5) is None
         async with worker.hold("report:1", ttl=5, token=token, renew=True) as lease:
             assert lease.guarded and not lease.lost
-            assert server.client().pttl("report:1") <= 5_000
+            assert server.client().pttl("report:1") <= 5_050
             with pytest.raises(LeaseLost):
                 async with web.hold("report:1", ttl=5, token=token):
                     pytest.fail("two of them")

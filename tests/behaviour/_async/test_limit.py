@@ -63,7 +63,7 @@ async def test_a_crashed_holders_permit_comes_back_after_its_ttl(server: Server)
         assert 0 < caught.value.retry_after <= 1.2
         async with dibs.hold(KEY, ttl=2, limit=2, wait=10):
             assert await dibs.try_hold(KEY, ttl=2, limit=2) is None
-        assert 50_000 < server.client().pttl(KEY) <= 60_000
+        assert 50_000 < server.client().pttl(KEY) <= 60_050
 
 
 async def test_no_key_outlives_its_permits(valkey: Server) -> None:
@@ -476,4 +476,4 @@ async def test_the_fences_of_permits_do_not_pile_up(valkey: Server) -> None:
             assert 1 <= valkey.client().zcard(f"fences:{{{KEY}}}") <= 2 * 2 + 9
         assert fences == sorted(set(fences))
         assert int(valkey.client().zscore(f"fences:{{{KEY}}}", kept.token)) == kept.fence
-        assert 0 < valkey.client().pttl(f"fences:{{{KEY}}}") <= 60_000
+        assert 0 < valkey.client().pttl(f"fences:{{{KEY}}}") <= 60_050

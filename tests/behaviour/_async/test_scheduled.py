@@ -344,7 +344,7 @@ async def test_a_run_after_another_one_is_no_takeover(
         async with clock.scheduler(dibs):
             await eventually(has_begun(valkey, "tick"))
             clock.set(NOON + 60)
-            await eventually(lambda: 20_000 < valkey.client().pttl(LEASE) <= 30_000)
+            await eventually(lambda: 20_000 < valkey.client().pttl(LEASE) <= 30_050)
             clock.set(NOON + 120)
             await eventually(lambda: _looked(dibs))
             valkey.client().delete(LEASE)
@@ -754,7 +754,7 @@ async def test_two_runs_are_at_least_so_far_apart(valkey: Server) -> None:
             await eventually(has_begun(valkey, "tick"))
             clock.set(NOON + 60)
             await eventually(lambda: _last(valkey, "tick") == int(NOON + 60) * 1000)
-            await eventually(lambda: 20_000 < valkey.client().pttl(LEASE) <= 30_000)
+            await eventually(lambda: 20_000 < valkey.client().pttl(LEASE) <= 30_050)
             clock.set(NOON + 120)
             await sleep(0.2)
             assert runs == ["01"]
@@ -1013,7 +1013,7 @@ async def test_the_history_is_bounded_and_a_repeated_record_is_in_it_once(server
     client = server.client()
     assert client.zcard(KEYS[1]) == 50
     assert client.zrange(KEYS[1], 0, 0)[0].startswith(b"%d " % (now - 50 * 60_000))
-    assert 0 < client.pttl(KEYS[1]) <= 60_000
+    assert 0 < client.pttl(KEYS[1]) <= 60_050
 
 
 async def test_a_user_who_may_not_keep_a_history_runs_fires_all_the_same(valkey: Server) -> None:

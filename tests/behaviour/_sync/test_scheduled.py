@@ -345,7 +345,7 @@ def test_a_run_after_another_one_is_no_takeover(
         with clock.scheduler(dibs):
             eventually(has_begun(valkey, "tick"))
             clock.set(NOON + 60)
-            eventually(lambda: 20_000 < valkey.client().pttl(LEASE) <= 30_000)
+            eventually(lambda: 20_000 < valkey.client().pttl(LEASE) <= 30_050)
             clock.set(NOON + 120)
             eventually(lambda: _looked(dibs))
             valkey.client().delete(LEASE)
@@ -755,7 +755,7 @@ def test_two_runs_are_at_least_so_far_apart(valkey: Server) -> None:
             eventually(has_begun(valkey, "tick"))
             clock.set(NOON + 60)
             eventually(lambda: _last(valkey, "tick") == int(NOON + 60) * 1000)
-            eventually(lambda: 20_000 < valkey.client().pttl(LEASE) <= 30_000)
+            eventually(lambda: 20_000 < valkey.client().pttl(LEASE) <= 30_050)
             clock.set(NOON + 120)
             sleep(0.2)
             assert runs == ["01"]
@@ -1014,7 +1014,7 @@ def test_the_history_is_bounded_and_a_repeated_record_is_in_it_once(server: Serv
     client = server.client()
     assert client.zcard(KEYS[1]) == 50
     assert client.zrange(KEYS[1], 0, 0)[0].startswith(b"%d " % (now - 50 * 60_000))
-    assert 0 < client.pttl(KEYS[1]) <= 60_000
+    assert 0 < client.pttl(KEYS[1]) <= 60_050
 
 
 def test_a_user_who_may_not_keep_a_history_runs_fires_all_the_same(valkey: Server) -> None:

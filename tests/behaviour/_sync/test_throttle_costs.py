@@ -59,6 +59,49 @@ def test_of_several_rates_all_count_or_none(server: Server) -> None:
         assert caught.value.retry_after > 20_000, "the day is further away than the hour"
 
 
+def test_a_look_is_never_refused(server: Server) -> None:
+    """Also where a settlement has taken more than there is."""
+    exact: dict[str, Any] = {"limit": 5, "per": 3600, "exact": True}
+    with Dibs(server.url, budget=5) as dibs:
+        for key, options in (("rate:1", {"limit": 5, "per": 3600}), ("window:1", exact)):
+            call = dibs.throttle(key, **options)
+            call.settle(9)
+            with pytest.raises(Busy):
+                dibs.throttle(key, **options)
+            look = dibs.throttle(key, cost=0, **options)
+            assert look.left == 0 and 3500 < look.reset <= 3600
+
+
+def test_tokens_and_calls_are_limited_in_one_request(server: Server) -> None:
+    """A call costs its tokens of the first rate, and one of the second."""
+    rates: dict[str, Any] = {"limit": 1000, "per": 60, "also": [(3, 3600, 1)]}
+    with Dibs(server.url, budget=5) as dibs:
+        assert (dibs.throttle(KEY, cost=900, **rates)).left == 100
+        with pytest.raises(Busy) as tokens:
+            dibs.throttle(KEY, cost=900, **rates)
+        assert 40 < tokens.value.retry_after <= 48, "800 tokens more: 60 ms each"
+        assert (dibs.throttle(KEY, cost=10, **rates)).left >= 90
+        last = dibs.throttle(KEY, cost=10, **rates)
+        assert last.left == 0 and 1100 < last.reset <= 1200, "no call, though there are tokens"
+        with pytest.raises(Busy) as calls:
+            dibs.throttle(KEY, **rates)
+        assert 1100 < calls.value.retry_after <= 1200
+        assert (dibs.throttle(KEY, cost=0, **rates)).left == 0
+
+
+def test_a_settlement_is_about_tokens_and_not_about_calls(server: Server) -> None:
+    """The call took place."""
+    rates: dict[str, Any] = {"limit": 1000, "per": 3600, "also": [(2, 3600, 1)]}
+    with Dibs(server.url, budget=5) as dibs:
+        call = dibs.throttle(KEY, cost=1000, **rates)
+        call.settle(0)
+        assert call.left == 1000
+        dibs.throttle(KEY, cost=1000, **rates)
+        with pytest.raises(Busy) as caught:
+            dibs.throttle(KEY, **rates)
+        assert caught.value.retry_after > 1000, "not only for tokens"
+
+
 def test_who_waits_gets_its_turn(server: Server) -> None:
     """Each call takes its turn when it arrives, and no turn is given twice."""
     ends: list[float] = []

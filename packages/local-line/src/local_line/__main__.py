@@ -61,7 +61,7 @@ def _parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argpars
     if words[:1] == ["run"]:
         end = words.index("--") if "--" in words else len(words)
         words, command = words[1:end], words[end + 1 :]
-        if not command:
+        if not command and not {"-h", "--help"} & {*words}:
             parser.error("run: what? local-line run -- python app.py")
     options = parser.parse_args(words)
     options.command = command

@@ -5,7 +5,7 @@
 -- ARGV[3] the longest delay, in µs, that the caller waits for   ARGV[4] the length of a window in µs
 -- ARGV[5] the limit in units
 -- ARGV[6] the request that is settled, ARGV[7] its cost until now: it costs ARGV[2] from now on
--- => {1, left, µs}   counted (also: it was already, or what is settled is over); how many units are
+-- => {1, left, µs}   counted (also: it was already, or what is settled is over), or looked at; how many units are
 --                    left now, and after how long there are more
 -- => {2, 0, µs}      counted, and it is its turn after so long
 -- => {0, 0, µs}      not counted: after how long it would be
@@ -71,6 +71,9 @@ if ARGV[6] then
   end
   return answer()
 end
+if cost == 0 then
+  return answer()
+end
 local counted = redis.call('ZSCORE', KEYS[1], member)
 if counted then
   return tonumber(counted) > now and {2, 0, tonumber(counted) - now} or answer()
@@ -84,11 +87,9 @@ end
 if slot - now > patience then
   return {0, 0, slot - now}
 end
-if cost > 0 then
-  redis.call('ZADD', KEYS[1], slot, member)
-  total = total + cost
-  write(slot)
-end
+redis.call('ZADD', KEYS[1], slot, member)
+total = total + cost
+write(slot)
 if slot > now then
   return {2, 0, slot - now}
 end

@@ -11,6 +11,7 @@ export function drawProcess(process, at) {
   lines($("held"), process.held, process.held_count, "Nothing is held here.", (each) => [each.key, `${each.claim ? "claim" : "lease"}, held for ${long(each.held)}, ${each.renewed ? "renewed" : `${long(each.remaining)} left`}`]);
   lines($("waiting"), process.waited_for, process.waited_for.length, "There are no waiters.", (each) => [each.key, `${many(each.count, "waiter")}${each.holder ? `; ${each.holder} has it, ${long(each.remaining)} left` : ""}`]);
   lines($("loading"), process.loading, process.load_count, "Nothing is being loaded.", (each) => [each, ""]);
+  remember(process.templates, at);
   drawHolds(process.templates);
   drawCaches(process.templates);
   letListsScroll();
@@ -84,6 +85,47 @@ export function letListsScroll() {
   for (const list of document.querySelectorAll(".lines")) list.tabIndex = list.scrollHeight > list.clientHeight ? 0 : -1;
 }
 
+// ---- how much there was of each template, since the page was opened
+
+const LOOKS = 60;
+const history = new Map();
+
+function remember(templates, at) {
+  for (const each of templates) {
+    const looks = history.get(each.name) ?? [];
+    const last = looks.at(-1);
+    const total = sum(each, "acquired", "claimed", "elected", "fired", "busy", "duplicate", "replayed", "mismatch", "hit", "local_hit", "stale", "miss");
+    const rate = last && at > last.at ? Math.max(total - last.total, 0) / (at - last.at) : 0;
+    looks.push({ at, total, rate });
+    history.set(each.name, looks.slice(-LOOKS));
+  }
+}
+
+// Calls per second, as a line; its height is that of its own highest point.
+function sparkline(name) {
+  const rates = (history.get(name) ?? []).slice(1).map((each) => each.rate);
+  const top = Math.max(...rates, 0.001);
+  const points = rates.map((rate, place) => `${(100 * (LOOKS - rates.length + place)) / LOOKS},${(18 - (16 * rate) / top).toFixed(1)}`);
+  return { points: points.join(" "), text: rates.length ? `${rates.at(-1).toPrecision(2)} a second` : "" };
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function drawSparkline(cell, name) {
+  if (!cell.firstElementChild) {
+    const svg = document.createElementNS(SVG, "svg");
+    svg.setAttribute("viewBox", "0 0 100 20");
+    svg.setAttribute("preserveAspectRatio", "none");
+    svg.setAttribute("aria-hidden", "true");
+    svg.append(document.createElementNS(SVG, "polyline"));
+    cell.className = "spark";
+    cell.replaceChildren(svg, el("span"));
+  }
+  const { points, text } = sparkline(name);
+  cell.querySelector("polyline").setAttribute("points", points);
+  write(cell.querySelector("span"), text);
+}
+
 // ---- figures
 
 const sum = (template, ...kinds) => kinds.reduce((total, kind) => total + (template.counts[kind] ?? 0), 0);
@@ -94,7 +136,7 @@ function drawHolds(templates) {
   const holds = (each) => sum(each, "acquired", "busy", "claimed", "duplicate", "replayed", "mismatch", "elected", "fired", "released") > 0;
   const refused = (each) => sum(each, "outage") > 0 && !reads(each);
   const shown = templates.filter((each) => each.name !== "*" && (holds(each) || refused(each)));
-  table($("holds"), ["Template", "Granted", "Refused", "Waited, 95 %", "Held, mean", "Held, most", "Lost or late", "Unguarded"], shown.map((each) => [
+  table($("holds"), ["Template", "Granted", "Refused", "Waited, 95 %", "Held, mean", "Held, most", "Lost or late", "Unguarded", "Calls"], shown.map((each) => [
     each.name,
     number(sum(each, "acquired", "claimed", "elected", "fired")),
     number(sum(each, "busy", "duplicate", "replayed", "mismatch")),
@@ -103,12 +145,13 @@ function drawHolds(templates) {
     seconds(each.held_most),
     number(sum(each, "lost", "late", "deposed")),
     number(each.unguarded),
+    each,
   ]), "Nothing was held or claimed yet.");
 }
 
 function drawCaches(templates) {
   const shown = templates.filter(reads);
-  table($("caches"), ["Template", "Hit rate", "Reads", "Stale", "Loads", "Load, mean", "Load, 95 %", "Load, most", "Degraded"], shown.map((each) => [
+  table($("caches"), ["Template", "Hit rate", "Reads", "Stale", "Loads", "Load, mean", "Load, 95 %", "Load, most", "Degraded", "Calls"], shown.map((each) => [
     each.name,
     each.hit_rate === null ? "–" : `${(100 * each.hit_rate).toFixed(1)} %`,
     number(sum(each, "hit", "local_hit", "stale", "miss")),
@@ -118,6 +161,7 @@ function drawCaches(templates) {
     seconds(each.loads.p95),
     seconds(each.loads.most),
     number(sum(each, "degraded")),
+    each,
   ]), "Nothing was read through a cache yet.");
 }
 
@@ -138,7 +182,7 @@ function table(box, heads, rows, none) {
       row = replacement;
       if (cells.length === 1) row.cells[0].colSpan = heads.length;
     }
-    cells.forEach((text, column) => write(row.cells[column], text));
+    cells.forEach((cell, column) => (typeof cell === "object" ? drawSparkline(row.cells[column], cell.name) : write(row.cells[column], cell)));
   });
   box.classList.toggle("quiet", rows.length === 0);
 }

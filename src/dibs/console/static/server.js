@@ -1,18 +1,23 @@
-// What the server holds: counts, rows, and releasing one of them.
+// What the server holds: counts, rows, what changes, and releasing one of them.
 
-import { $, bytes, el, long, many, number, seconds, write } from "./dom.js";
+import { $, bytes, clock, el, long, many, number, seconds, write } from "./dom.js";
 
 const GROUPS = {
+  now: ["held now", "held now", "Nothing is held: no lease, no permit, no running claim, no load."],
   leases: ["lease", "leases", "No key is held."],
   permits: ["key with permits", "keys with permits", "No key is held by several at once."],
-  claims: ["claim", "claims", "There is no claim."],
+  claims: ["running claim", "running claims", "No submission or job is running."],
   loads: ["load", "loads", "No value is being loaded."],
+  schedules: ["schedule", "schedules", "There is no schedule."],
+  rates: ["rate", "rates", "No call is counted."],
   cached: ["cached value", "cached values", "Nothing is cached."],
+  done: ["done", "done", "No submission or job is remembered as done."],
   others: ["other key", "other keys", "There is nothing else."],
 };
-const STATES = { held: "held", running: "running", done: "done", value: "cached", failed: "failure kept", loading: "loading", resting: "load failed", recorded: "last fire", new: "no fire yet", counter: "fence", version: "tag", denied: "hidden by the ACL" };
+const STATES = { held: "held", running: "running", done: "done", value: "cached", failed: "failure kept", loading: "loading", resting: "load failed", recorded: "last run", new: "no run yet", counter: "fence", counting: "counting", version: "tag", denied: "hidden by the ACL" };
+const CHANGES = { taken: "taken by", freed: "freed by", "handed on": "handed on to", done: "done by" };
 
-const query = { group: "leases", order: "ends first", text: "", page: 1 };
+const query = { group: "now", order: "ends first", text: "", page: 1 };
 const drawn = new Map();
 let changed = () => {};
 let may = {};
@@ -68,8 +73,30 @@ export function drawServer(state) {
   write($("as-of"), asOf(sweep, page, state.namespace));
   if (page.group !== query.group || page.order !== query.order || page.text !== query.text) return;
   query.page = page.page;
-  drawRows(page, sweep);
+  drawRows(page, sweep, timesToLive(state.process));
   drawPager(page);
+  drawChanges(state.server.changes);
+}
+
+// The server does not know with which ttl a key was taken; this process knows that of its own.
+function timesToLive(process) {
+  return new Map((process?.held ?? []).map((each) => [each.key, each.ttl]));
+}
+
+function drawChanges(changes) {
+  const list = $("changes");
+  const texts = changes.map((each) => [clock(each.at), CHANGES[each.what], each.key, each.holder ?? "an unknown process"]);
+  list.classList.toggle("quiet", texts.length === 0);
+  while (list.children.length > texts.length) list.lastChild.remove();
+  while (list.children.length < texts.length) list.append(el("li", {}, el("time"), " ", el("code"), " ", el("span")));
+  texts.forEach(([at, what, key, holder], place) => {
+    const line = list.children[place];
+    line.dataset.what = changes[place].what;
+    write(line.children[0], at);
+    write(line.children[1], key);
+    write(line.children[2], `${what} ${holder}`);
+  });
+  $("no-changes").hidden = texts.length > 0;
 }
 
 function asOf(sweep, page, namespace) {
@@ -83,7 +110,7 @@ function asOf(sweep, page, namespace) {
   return parts.join(" ");
 }
 
-function drawRows(page, sweep) {
+function drawRows(page, sweep, ttls) {
   const ids = new Set(page.rows.map((row) => row.id));
   for (const [id, row] of drawn) {
     if (!ids.has(id)) {
@@ -93,11 +120,12 @@ function drawRows(page, sweep) {
   }
   page.rows.forEach((facts, place) => {
     const row = drawn.get(facts.id) ?? newRow(facts.id);
-    fill(row, facts);
+    fill(row, facts, ttls.get(facts.key));
     const there = $("rows").children[place];
     if (there !== row.tr) $("rows").insertBefore(row.tr, there ?? null);
   });
   $("table").classList.toggle("no-age", page.rows.every((row) => row.age === null));
+  write($("left-head"), page.group === "schedules" ? "Next run" : "Remaining");
   $("table").hidden = page.rows.length === 0;
   $("empty").hidden = page.rows.length > 0;
   write($("empty"), page.text ? page.searched ? `Nothing contains “${page.text}”.` : sweep.cut || sweep.unreachable.length ? `Nothing that was read contains “${page.text}”.` : `Looking for “${page.text}” …` : GROUPS[page.group][2]);
@@ -118,11 +146,12 @@ function cell(name, ...children) {
 }
 
 function newRow(id) {
-  const row = { id, full: 0, permits: "" };
+  const row = { id, full: null, permits: "" };
   row.key = el("code");
   row.why = el("button", { type: "button", className: "small why" }, "Why?");
   row.why.onclick = () => why(id, row.why);
   row.about = el("span", { className: "about" });
+  row.stuck = el("span", { className: "stuck" });
   row.list = el("ul", { className: "permits", hidden: true });
   row.state = el("span", { className: "state" });
   row.holder = cell("holder");
@@ -130,20 +159,22 @@ function newRow(id) {
   row.clock = el("span", { className: "clock" });
   row.countdown = el("i");
   row.act = cell("act");
-  row.tr = el("tr", {}, cell("key", row.key, row.why, row.about, row.list), cell("", row.state), row.holder, row.age, cell("number left", row.clock, el("span", { className: "countdown" }, row.countdown)), row.act);
+  row.tr = el("tr", {}, cell("key", row.key, row.why, row.stuck, row.about, row.list), cell("", row.state), row.holder, row.age, cell("number left", row.clock, el("span", { className: "countdown" }, row.countdown)), row.act);
   row.tr.setAttribute("role", "row");
   drawn.set(id, row);
   return row;
 }
 
-function fill(row, facts) {
+function fill(row, facts, ttl) {
   const now = performance.now() / 1000;
   row.facts = facts;
-  row.ends = facts.remaining === null ? null : now + facts.remaining;
-  row.full = Math.max(row.full, facts.remaining ?? 0);
+  const left = facts.kind === "schedule" ? facts.due : facts.remaining;
+  row.ends = left === null ? null : now + left;
+  row.full = full(facts, ttl);
   row.began = facts.age === null ? null : now - facts.age;
   write(row.key, facts.key);
   row.why.setAttribute("aria-label", `Why is ${facts.key} so?`);
+  write(row.stuck, facts.stuck ? `stuck: ${facts.stuck}` : "");
   write(row.about, about(facts));
   write(row.state, STATES[facts.state] ?? facts.state);
   row.state.dataset.state = facts.state;
@@ -152,8 +183,17 @@ function fill(row, facts) {
   fillButton(row.act, facts, facts);
 }
 
+// What the whole bar stands for; null: it is not known, and there is no bar.
+function full(facts, ttl) {
+  if (ttl) return ttl;
+  const isValue = facts.kind === "cached" || facts.kind === "done";
+  return isValue && facts.age !== null && facts.remaining !== null ? facts.age + facts.remaining : null;
+}
+
 function about(facts) {
   const parts = [];
+  if (facts.waiting) parts.push(`${many(facts.waiting, "process waits", "processes wait")}`);
+  if (facts.used !== null) parts.push(`${number(facts.used)} used up`);
   if (facts.note) parts.push(facts.note);
   if (facts.of) parts.push(`of ${facts.of}`);
   if (facts.kind === "cached" && facts.size !== null) parts.push(bytes(facts.size));
@@ -192,11 +232,23 @@ export function tickServer() {
   const now = performance.now() / 1000;
   for (const row of drawn.values()) {
     const remaining = row.ends === null ? null : Math.max(row.ends - now, 0);
-    write(row.clock, remaining === null ? "no expiry" : remaining === 0 ? "expired" : long(remaining));
-    row.tr.classList.toggle("over", remaining === 0);
+    const isSchedule = row.facts.kind === "schedule";
+    write(row.clock, isSchedule ? nextRun(row, now) : remaining === null ? "no expiry" : remaining === 0 ? "expired" : long(remaining));
+    row.tr.classList.toggle("over", remaining === 0 && !isSchedule);
+    row.tr.classList.toggle("alarming", Boolean(row.facts.stuck) || (isSchedule && row.ends !== null && now - row.ends > GRACE));
+    row.tr.classList.toggle("soon", !isSchedule && remaining !== null && remaining < 10);
+    row.countdown.parentElement.hidden = row.full === null;
     row.countdown.style.transform = `scaleX(${remaining === null || !row.full ? 0 : Math.min(remaining / row.full, 1)})`;
     write(row.age, row.began === null ? "" : long(now - row.began));
   }
+}
+
+// Seconds by which a run is late before it is worth a look.
+const GRACE = 60;
+
+function nextRun(row, now) {
+  if (row.ends === null) return "not known";
+  return row.ends >= now ? `in ${long(row.ends - now)}` : `due ${long(now - row.ends)} ago`;
 }
 
 // ---- why: the same as `dibs why`
@@ -205,10 +257,33 @@ async function why(id, from) {
   const reason = await fetch(`api/why?id=${encodeURIComponent(id)}`).then((answer) => answer.json()).catch(() => ({ error: "No answer came." }));
   write($("why-title"), reason.key ?? reason.error);
   $("why-facts").replaceChildren(...(reason.facts ?? []).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
-  $("why-text").replaceChildren(...[reason.next, ...(reason.advice ?? [])].filter(Boolean).map((text) => el("p", {}, text)));
+  $("why-text").replaceChildren(...[reason.next, ...(reason.advice ?? [])].filter(Boolean).map(paragraph));
   $("why-close").onclick = () => $("why").close();
   $("why").addEventListener("close", () => from.focus(), { once: true });
   $("why").showModal();
+}
+
+// A text in which commands stand between backticks.
+function paragraph(text) {
+  const parts = text.split("`");
+  if (parts.length % 2 === 0) return el("p", {}, text);
+  return el("p", {}, ...parts.map((part, place) => (place % 2 ? command(part) : part)));
+}
+
+function command(text) {
+  const copy = el("button", { type: "button", className: "copy" }, "Copy");
+  copy.setAttribute("aria-label", `Copy ${text}`);
+  copy.onclick = async () => write(copy, (await copied(text)) ? "Copied" : "Select it");
+  return el("span", { className: "command" }, el("code", {}, text), " ", copy);
+}
+
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 // ---- releasing: asks twice, and names what was seen
@@ -218,8 +293,8 @@ async function release(facts, { seen, holder, remaining }) {
   const next = facts.kind === "permits" ? "The next caller gets this permit at once: then one more works than the limit allows." : "The next caller gets the key at once: then two work at the same time.";
   const first = await ask(`Release ${facts.key}?`, [
     facts.kind === "done" ? "This submission was done. Without its record, the next one with the same key is done again." : `${who} has it${remaining === null ? "" : `, for ${long(remaining)} more at most`}, and may still be at work.`,
-    facts.kind === "done" ? "" : `${next} Its work is not stopped: end its process first. If that is gone, nothing is lost.`,
-  ], "Go on");
+    facts.kind === "done" ? "" : `${next} Its work is not stopped: end its process first. If that process is already gone, nothing is lost.`,
+  ], facts.kind === "done" ? "Delete it …" : "Release it …");
   if (!first) return;
   const second = await ask("Are you sure?", [`${facts.key} is released now, if ${facts.kind === "done" ? "it is" : `${who} has it`} still as you have seen it. A later holder is not touched. This cannot be undone.`], facts.kind === "done" ? "Delete the record" : `Release it from ${who}`);
   if (!second) return;

@@ -7,7 +7,7 @@ from collections.abc import Generator, Callable, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from ..._internal_api import Guard
+from ..._internal_api import Guard, Seconds
 from ...errors import Busy, Duplicate
 from .._line_events import (
     ACTOR_NAME,
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 SEND_WITHIN = 6.0
 """What sending a reply may take, in seconds: without it the SDK waits for ever."""
 DRAIN_WITHIN = 20.0
+_MARGIN = 0.05
+"""Seconds after a key should be free in which it still may be taken."""
 
 
 def once_handler(
@@ -119,16 +121,16 @@ class Dispatcher(Routes):
         parser: Any,
         configuration: Any,
         busy: Any = None,
-        ttl: float = 5.0,
+        ttl: Seconds = 5.0,
+        at_least: Seconds = 0,
         concurrency: int | None = None,
         limit: int = 1000,
         ended: Ended | None = None,
     ) -> None:
-        super().__init__(parser, is_async=inspect.iscoroutinefunction(self._work))
+        is_async = inspect.iscoroutinefunction(self._work)
+        super().__init__(parser, is_async=is_async, busy=busy, ttl=ttl, at_least=at_least)
         self._configuration = configuration
         self._dibs = dibs
-        self._busy = busy
-        self._ttl = ttl
         self._deduplication = Deduplication(dibs)
         concurrency = self.pool.concurrency if concurrency is None else concurrency
         self._workers = self.pool(self._work, concurrency=concurrency, limit=limit, ended=ended)
@@ -179,17 +181,29 @@ class Dispatcher(Routes):
             """True: sent. False: there is no token, or it was used before."""
             return self._workers.replying(self._reply(reply_token(event), messages))
 
-        key = None if self._busy is None else route.key_of(event)
+        key = route.key_of(event)
         if key is None:
             route.handler(event, reply)
             return "done"
+        return self._alone(route, event, reply, key)
+
+    def _alone(
+        self, route: Route, event: object, reply: Callable[..., Any], key: str, wait: float = 0.0
+    ) -> str:
+        hold = self._dibs.hold(
+            key, ttl=self._ttl, at_least=route.at_least, renew=True, wait=wait, name=ACTOR_NAME
+        )
         try:
-            with self._dibs.hold(key, ttl=self._ttl, renew=True, name=ACTOR_NAME):
+            with hold:
                 route.handler(event, reply)
         except Busy as busy:
             if busy.key != key:
                 raise  # of the handler itself
-            reply(self._busy)
+            if busy.state == "held":
+                reply(route.busy)
+            elif not route.at_least and not wait:  # another handler keeps it: what comes is new
+                left = busy.retry_after + _MARGIN
+                return self._alone(route, event, reply, key, left)
             return "busy"
         return "done"
 

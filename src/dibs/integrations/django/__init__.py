@@ -48,7 +48,7 @@ from ..._http.problems import busy, is_refusal
 from ..._http.responses import Recording, Response
 from ..._http.submission import Submission, applied
 from ..._http.throttle import Throttle, ThrottleAnswer, Throttled
-from ..._internal_api import Guard, open_in_django, throttling
+from ..._internal_api import Guard, open_in_django, signature_of, throttling
 from ...errors import Unavailable, UsageError
 from .._async import http_claims as async_claims
 from .._django_claims import OwnedClaim, own, record_stream
@@ -111,7 +111,7 @@ def _guard_within(policy: Policy, view: View, within: TransactionOpener[Any]) ->
             "within= is for plain views, as Django's transactions are; call a function with "
             "dibs.once(…, within=…) from an async view, by sync_to_async"
         )
-    opened, _, find = within_of(within, policy, inspect.signature(view), is_async=False)
+    opened, _, find = within_of(within, policy, signature_of(view), is_async=False)
 
     @functools.wraps(view)
     def guarded(*args: Any, **kwargs: Any) -> HttpResponseBase:

@@ -285,6 +285,18 @@ function drawTalk() {
   if (isLoading) rows.append(waiting ?? dots());
   drawQuick(entries.at(-1));
   talk.scrollTop = talk.scrollHeight;
+  showBeginning(entries);
+}
+
+/** An answer that is higher than the screen is shown from its first message on. LINE has five in a reply. */
+const MOST_MESSAGES = 5;
+function showBeginning(entries) {
+  const count = entries.length - 1 - entries.findLastIndex((entry) => entry.author !== "bot");
+  if (count < 1 || count > MOST_MESSAGES) return;
+  const rows = [...$("#rows").children].filter((row) => !row.classList.contains("dots"));
+  const first = rows.at(-count);
+  const hidden = $("#talk").getBoundingClientRect().top - (first?.getBoundingClientRect().top ?? Infinity);
+  if (hidden > 0) $("#talk").scrollTop -= hidden;
 }
 
 function drawQuick(last) {

@@ -14,6 +14,7 @@ from ._core.done_table import DIALECTS, RefusedByTable, ddl, remaining, shown
 from ._core.inspection import (
     KEY_KINDS,
     MOST_SHOWN,
+    QUEUE,
     Fire,
     KeyInfo,
     KeyKind,
@@ -27,7 +28,15 @@ from ._core.inspection import (
     shorten,
     token_hint,
 )
-from ._core.jobs import ResultWatch, Standing, covers, fetched_by, standing_of
+from ._core.jobs import (
+    ResultWatch,
+    Standing,
+    WaitingJob,
+    covers,
+    fetched_by,
+    standing_of,
+    ticket_of,
+)
 from ._core.keys import (
     Seconds,
     Template,
@@ -76,6 +85,7 @@ if TYPE_CHECKING:
         "DIALECTS",
         "KEY_KINDS",
         "MOST_SHOWN",
+        "QUEUE",
         "UNGUARDED_TOKEN",
         "AsyncClaim",
         "AsyncClaiming",
@@ -113,6 +123,7 @@ if TYPE_CHECKING:
         "ThrottleKeywords",
         "TypedDict",
         "UsageOutcome",
+        "WaitingJob",
         "Within",
         "Work",
         "answering",
@@ -150,6 +161,7 @@ if TYPE_CHECKING:
         "start_thread",
         "takes",
         "throttling",
+        "ticket_of",
         "token_hint",
         "transactions",
         "try_lock",

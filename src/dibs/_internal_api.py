@@ -14,6 +14,7 @@ from ._core.done_table import DIALECTS, RefusedByTable, ddl, remaining, shown
 from ._core.inspection import (
     KEY_KINDS,
     MOST_SHOWN,
+    QUEUE,
     Fire,
     KeyInfo,
     KeyKind,
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
         "DIALECTS",
         "KEY_KINDS",
         "MOST_SHOWN",
+        "QUEUE",
         "UNGUARDED_TOKEN",
         "AsyncClaim",
         "AsyncClaiming",

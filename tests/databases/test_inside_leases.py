@@ -164,3 +164,29 @@ def test_a_client_that_is_closed_inside_says_what_it_leaves_behind(
     assert pay("k") == 7
     assert 0 < valkey.client().pttl("account:a") <= 30_050
     assert ["closed inside" in each.getMessage() for each in caplog.records] == [True]
+
+
+def test_several_keys_stay_held_until_the_commit(
+    dibs: Dibs, valkey: Server, database: Database, begin: Any
+) -> None:
+    """And the same transaction takes them up again, beside others; a refusal changes nothing."""
+    keys = ["account:a", "account:b"]
+
+    @dibs.once("pay:{key}", within=begin, **DONE)
+    def pay(session: Any, key: str) -> int:
+        with dibs.hold_all(keys, ttl=30):
+            session.execute(INSERT)
+        held = [each for each in valkey.keys() if each.startswith("account:")]
+        assert sorted(held) == keys
+        valkey.client().set("account:c", "of another")
+        with pytest.raises(Busy), dibs.hold_all([*keys, "account:c"], ttl=30):
+            pytest.fail("held one that is taken")
+        valkey.client().delete("account:c")
+        with dibs.hold_all([*keys, "account:c"], ttl=30) as leases:
+            assert not leases.lost
+        held = [each for each in valkey.keys() if each.startswith("account:")]
+        assert sorted(held) == [*keys, "account:c"]
+        return 7
+
+    assert pay("k") == 7 and orders(database) == 1
+    assert [each for each in valkey.keys() if each.startswith("account:")] == []

@@ -15,9 +15,9 @@ from . import fixed_seeds
 ROOT = Path(__file__).parents[2]
 OF_EVERY_RUN = 10
 WORKLOADS = (
-    "hold", "late", "limit", "sentinel", "cluster", "leader", "handover", "claims", "cached",
-    "cached_many", "scheduled", "jobs", "fetched", "sending", "alone", "again", "turns", "throttle",
-    "units", "streamed",
+    "hold", "late", "limit", "all", "all_of_slots", "sentinel", "cluster", "leader", "handover",
+    "claims", "cached", "cached_many", "scheduled", "jobs", "fetched", "sending", "alone", "again",
+    "turns", "throttle", "units", "streamed",
 )  # fmt: skip
 
 

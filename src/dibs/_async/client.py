@@ -37,6 +37,7 @@ from .._core.keys import (
     seconds,
 )
 from .._core.lease import HoldCall, Holding, secret_in
+from .._core.lease_group import check_keys
 from .._core.options import (
     ClaimKeywords,
     ClaimOptions,
@@ -65,6 +66,7 @@ from .cache import AsyncCache
 from .cached_functions import AsyncCaching
 from .claim import AsyncClaiming, ClaimCall, once
 from .hold import AsyncHold, AsyncLease, exclusive
+from .hold_all import AsyncHoldAll
 from .leader import AsyncLeadership, leader_name
 from .lease_table import AsyncLeases, peek
 from .scheduled import AsyncScheduledFunction, AsyncScheduler, register
@@ -137,6 +139,7 @@ class AsyncDibs(AsyncCaching, AsyncCounting, AsyncStreaming):
         reopen_after_fork(self._events, self._store, self._leases, self._cache, streams)
         holding = functools.partial(HoldOptions, settings)
         self._hold_options = Remembered(AsyncDibs.hold, holding)
+        self._hold_all_options = Remembered(AsyncDibs.hold_all, holding)
         self._try_hold_options = Remembered(AsyncDibs.try_hold, holding)
         self._exclusive_options = Remembered(AsyncDibs.exclusive, holding)
         self._claim_options = Remembered(AsyncDibs.claim, ClaimOptions)
@@ -193,6 +196,29 @@ class AsyncDibs(AsyncCaching, AsyncCounting, AsyncStreaming):
         check_until(until)
         secret = None if token is None else secret_in("hold", token)
         return self._new_hold(self._leases, call, secret=secret, until=until)
+
+    @takes(HoldKeywords, HoldOptions)
+    def hold_all(
+        self, keys: Iterable[str], *, name: str | None = None, **options: Unpack[HoldKeywords]
+    ) -> AsyncHoldAll:
+        """Hold all of *keys* during the `async with` block, or none of them.
+
+        Keys that share a slot, as all do outside of a cluster, are taken in one step; others in an
+        order that is the same for all callers. A caller that waits keeps those that it has got.
+
+        Args:
+            keys: The keys, without the namespace.
+            name: What events and errors call the keys, as in `hold`.
+
+        Raises:
+            Busy: Another holder has one of the keys: `key` says which.
+            LeaseLost: A lease was lost, as in `hold`.
+            Unavailable: Redis is unavailable and the policy is "closed".
+            UsageError: An option is invalid, there is no key, or one is there twice.
+        """
+        chosen, namespace = self._hold_all_options(options), self._settings.namespace
+        calls = [HoldCall(expand(namespace, key), key, name, chosen) for key in check_keys(keys)]
+        return AsyncHoldAll(self._leases, calls, self._new_hold)
 
     @takes(TryHoldKeywords, HoldOptions)
     def try_hold(

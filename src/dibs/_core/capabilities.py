@@ -15,6 +15,7 @@ from .request import ClientInfo, ErrorReply, Reply, Request, commands_in, pack, 
 SCRIPTS = (
     "hold_acquire",
     "hold_acquire_fenced",
+    "hold_all",
     "hold_release",
     "hold_extend",
     "hold_resume",

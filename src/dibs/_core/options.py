@@ -1,5 +1,6 @@
 """The options of every verb, each declared and checked once."""
 
+import copy
 import functools
 import math
 from collections.abc import Callable, Mapping
@@ -138,6 +139,12 @@ class HoldOptions:
         if on_late not in ("ignore", "raise", None):  # callers without a type checker
             raise UsageError(f'on_late must be "ignore" or "raise", not {on_late!r}')
         self.on_late: Final[OnLate | None] = on_late
+
+    def waiting(self, wait: float) -> "HoldOptions":
+        """The same, with another `wait` of more than 0."""
+        options = copy.copy(self)
+        vars(options)["wait"] = wait
+        return options
 
 
 def _checked_limit(limit: object) -> int:

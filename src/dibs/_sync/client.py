@@ -38,6 +38,7 @@ from .._core.keys import (
     seconds,
 )
 from .._core.lease import HoldCall, Holding, secret_in
+from .._core.lease_group import check_keys
 from .._core.options import (
     ClaimKeywords,
     ClaimOptions,
@@ -66,6 +67,7 @@ from .cache import Cache
 from .cached_functions import Caching
 from .claim import Claiming, ClaimCall, once
 from .hold import Hold, Lease, exclusive
+from .hold_all import HoldAll
 from .leader import Leadership, leader_name
 from .lease_table import Leases, peek
 from .scheduled import ScheduledFunction, Scheduler, register
@@ -138,6 +140,7 @@ class Dibs(Caching, Counting, Streaming):
         reopen_after_fork(self._events, self._store, self._leases, self._cache, streams)
         holding = functools.partial(HoldOptions, settings)
         self._hold_options = Remembered(Dibs.hold, holding)
+        self._hold_all_options = Remembered(Dibs.hold_all, holding)
         self._try_hold_options = Remembered(Dibs.try_hold, holding)
         self._exclusive_options = Remembered(Dibs.exclusive, holding)
         self._claim_options = Remembered(Dibs.claim, ClaimOptions)
@@ -194,6 +197,29 @@ class Dibs(Caching, Counting, Streaming):
         check_until(until)
         secret = None if token is None else secret_in("hold", token)
         return self._new_hold(self._leases, call, secret=secret, until=until)
+
+    @takes(HoldKeywords, HoldOptions)
+    def hold_all(
+        self, keys: Iterable[str], *, name: str | None = None, **options: Unpack[HoldKeywords]
+    ) -> HoldAll:
+        """Hold all of *keys* during the `with` block, or none of them.
+
+        Keys that share a slot, as all do outside of a cluster, are taken in one step; others in an
+        order that is the same for all callers. A caller that waits keeps those that it has got.
+
+        Args:
+            keys: The keys, without the namespace.
+            name: What events and errors call the keys, as in `hold`.
+
+        Raises:
+            Busy: Another holder has one of the keys: `key` says which.
+            LeaseLost: A lease was lost, as in `hold`.
+            Unavailable: Redis is unavailable and the policy is "closed".
+            UsageError: An option is invalid, there is no key, or one is there twice.
+        """
+        chosen, namespace = self._hold_all_options(options), self._settings.namespace
+        calls = [HoldCall(expand(namespace, key), key, name, chosen) for key in check_keys(keys)]
+        return HoldAll(self._leases, calls, self._new_hold)
 
     @takes(TryHoldKeywords, HoldOptions)
     def try_hold(

@@ -4,7 +4,7 @@ from .base import Workload
 from .cached import Cached, CachedMany
 from .claims import Claims
 from .handover import HandOver
-from .hold import Hold, Late, Limit, MovingSlots, SwitchedMaster
+from .hold import All, AllOfSlots, Hold, Late, Limit, MovingSlots, SwitchedMaster
 from .jobs import AgainJobs, AloneJobs, FetchedJobs, Jobs, SendingJobs, TurnJobs
 from .leader import Leader
 from .mistaken import Mistaken
@@ -14,8 +14,8 @@ from .throttle import Throttle
 from .units import EarlyUnits, Units
 
 VERBS: tuple[type[Workload], ...] = (
-    Hold, Late, Limit, SwitchedMaster, MovingSlots, Leader, HandOver, Claims, Cached, CachedMany,
-    Scheduled, Jobs, FetchedJobs, SendingJobs, AloneJobs, AgainJobs, TurnJobs, Throttle, Units,
-    Streamed,
+    Hold, Late, Limit, All, AllOfSlots, SwitchedMaster, MovingSlots, Leader, HandOver, Claims,
+    Cached, CachedMany, Scheduled, Jobs, FetchedJobs, SendingJobs, AloneJobs, AgainJobs, TurnJobs,
+    Throttle, Units, Streamed,
 )  # fmt: skip
 WORKLOADS: dict[str, type[Workload]] = {each.name: each for each in (*VERBS, Mistaken, EarlyUnits)}

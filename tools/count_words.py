@@ -12,11 +12,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-MOST = 58_600
+MOST = 60_100
 MOST_OF_A_PAGE = 1_850
 LONGER = {
     "docs/reference/api.md": 3_400,  # a row for each option, error and extra
-    "docs/reference/protocol.md": 2_500,
+    "docs/reference/protocol.md": 2_700,
     "docs/troubleshooting.md": 2_200,
     "docs/jobs.md": 2_000,  # five frameworks
     "docs/guarantees.md": 2_100,

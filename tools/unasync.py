@@ -37,6 +37,7 @@ RENAMES = {
     "anext": "next",
     "asynccontextmanager": "contextmanager",
     "enter_async_context": "enter_context",
+    "isasyncgenfunction": "isgeneratorfunction",
     "push_async_callback": "callback",
     "StopAsyncIteration": "StopIteration",
 }

@@ -3,7 +3,16 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .errors import Busy, DibsError, Duplicate, LeaseLost, Mismatch, Unavailable, UsageError
+from .errors import (
+    Busy,
+    DibsError,
+    Duplicate,
+    Interrupted,
+    LeaseLost,
+    Mismatch,
+    Unavailable,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from ._async.claim import AsyncClaim
@@ -28,6 +37,7 @@ __all__ = [
     "Duplicate",
     "Event",
     "Holding",
+    "Interrupted",
     "Lease",
     "LeaseLost",
     "Mismatch",

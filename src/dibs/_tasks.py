@@ -70,7 +70,7 @@ sleep = asyncio.sleep
 KIND = "asyncio"
 current_task = asyncio.current_task
 _WRONG_KIND = (
-    "AsyncDibs wraps async functions; plain ones need a Dibs, generators and classes cannot be held"
+    "AsyncDibs wraps async functions; plain ones need a Dibs, and a class cannot be wrapped"
 )
 
 

@@ -67,8 +67,7 @@ Q = TypeVar("Q")
 KIND = "threads"
 current_task = threading.current_thread
 _WRONG_KIND = (
-    "Dibs wraps plain functions; async ones need an AsyncDibs, "
-    "generators and classes cannot be held"
+    "Dibs wraps plain functions; async ones need an AsyncDibs, and a class cannot be wrapped"
 )
 
 

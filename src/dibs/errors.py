@@ -6,6 +6,7 @@ DibsError                       base class
 ├── Duplicate(key, retry_after, state)   submitted before: still running, or done
 ├── Mismatch(key)               submitted before, with another payload
 ├── LeaseLost(key, fence)       the lease expired or was taken over: stop writing
+├── Interrupted(items)          the process that ran a stream has died
 ├── Unavailable(cause, detail)  Redis is unavailable
 └── UsageError                  an error in the calling code or the settings (also a ValueError)
 
@@ -203,6 +204,26 @@ class LeaseLost(_ErrorAboutKey):
         return (
             f"the lease on {self.name}{fence} expired or was taken over; another holder may have it"
         )
+
+
+class Interrupted(DibsError):
+    """The process that ran a stream has died. What was received is the beginning of its run.
+
+    Another run would not continue it, so none is joined to it: call the function again for a new
+    one, from its first item.
+
+    Attributes:
+        items: How many items were received.
+        name: What messages call the key.
+    """
+
+    def __init__(self, items: int, name: str = "the stream") -> None:
+        super().__init__(items, name)
+        self.items = items
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"{self.name} was interrupted after {self.items} items: its process has died"
 
 
 OTHER = "other"

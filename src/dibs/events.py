@@ -26,6 +26,7 @@ Kind = Literal[
     "elected", "resigned", "deposed",
     "fired", "finished", "failed", "missed", "clock_skew",
     "passed", "throttled",
+    "followed", "interrupted",
 ]  # fmt: skip
 
 KINDS: frozenset[Kind] = frozenset(get_args(Kind))
@@ -95,6 +96,8 @@ MEASURES: dict[Kind, Measure] = {
     "clock_skew": Measure(WARNING),
     "passed": Measure(DEBUG, answered=None, grants=True),
     "throttled": Measure(DEBUG, answered=True),
+    "followed": Measure(DEBUG),
+    "interrupted": Measure(WARNING),
 }
 """Listeners translate this table, and decide nothing themselves."""
 
@@ -232,4 +235,4 @@ class Event:
     delay: float | None = None
     """fired: seconds after its scheduled time."""
     count: int | None = None
-    """missed: how many fires were not run."""
+    """missed: how many fires were not run. interrupted: how many items were received."""

@@ -30,6 +30,7 @@ USES = {
     "once, claim": ["complete"],
     "cached": ["load"],
     "cached with tags": ["load", "tag"],
+    "streamed": ["stream"],
 }
 """What dibs checks before it begins with a verb."""
 CHOSEN = ("get", "del", "pttl", "pexpire", "eval", "command|info")
@@ -110,6 +111,7 @@ def test_the_table_needs_no_more_than_the_page_says() -> None:
         "peek": "`peek`",
         "once, claim": "`once`, `claim`",
         "cached": "`cached`, `get_or_load`",
+        "streamed": "`streamed`",
     }
     for verb in VERBS:
         if verb.name in names:

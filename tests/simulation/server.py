@@ -394,6 +394,14 @@ class Server:
         self._read(key)
         return len(self.keys.string(key) or b"")
 
+    def setrange(self, key: bytes, start: bytes, piece: bytes) -> Any:
+        """SETRANGE."""
+        value, at = self.keys.string(key), _integer(start)
+        if piece:
+            before = (value or b"").ljust(at, b"\0")
+            self.keys.put(key, before[:at] + piece + before[at + len(piece) :], keep_expiry=True)
+        return max(len(value or b""), at + len(piece)) if piece else len(value or b"")
+
     def mget(self, *keys: bytes) -> Any:
         """MGET."""
         self._read(*keys)
@@ -698,7 +706,8 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
     "HELLO": Server.hello, "CLIENT": Server.client, "COMMAND": Server.command,
     "PING": Server.ping, "SELECT": Server.select, "TIME": Server.time, "ROLE": Server.role,
     "CLUSTER": Server.cluster, "ASKING": Server.asking,
-    "GET": Server.get, "GETRANGE": Server.getrange, "STRLEN": Server.strlen, "MGET": Server.mget,
+    "GET": Server.get, "GETRANGE": Server.getrange, "SETRANGE": Server.setrange,
+    "STRLEN": Server.strlen, "MGET": Server.mget,
     "EXISTS": Server.exists, "SET": Server.set, "DEL": Server.delete, "UNLINK": Server.delete,
     "DELIFEQ": Server.delifeq, "DELEX": Server.delex,
     "PTTL": Server.pttl, "PEXPIRETIME": Server.pexpiretime, "EXPIRETIME": Server.expiretime,
@@ -716,7 +725,7 @@ _NEWER: dict[str, Callable[[Engine], bool]] = {
     "PEXPIRETIME": lambda engine: engine.is_recent,
 }
 _WITHOUT_KEYS = {"HELLO", "CLIENT", "COMMAND", "PING", "SELECT", "ROLE", "CLUSTER", "ASKING"}
-_GROWING = {"SET", "ZADD"}
+_GROWING = {"SET", "SETRANGE", "ZADD"}
 """What a full server refuses."""
 _WRITING = {
     *_GROWING, "DEL", "UNLINK", "DELIFEQ", "DELEX", "PEXPIRE", "PEXPIREAT", "PERSIST",

@@ -15,6 +15,7 @@ from .request import ClientInfo, ErrorReply, Reply, Request, commands_in, pack, 
 SCRIPTS = (
     "hold_acquire",
     "hold_acquire_fenced",
+    "hold_all",
     "hold_release",
     "hold_extend",
     "hold_resume",
@@ -32,9 +33,14 @@ SCRIPTS = (
     "schedule_look",
     "schedule_record",
     "job_fetch",
+    "job_wait",
     "throttle",
     "quota",
     "window",
+    "stream_begin",
+    "stream_resume",
+    "stream_append",
+    "stream_end",
 )
 
 
@@ -258,7 +264,9 @@ _ALWAYS = ("GET", "DEL", "PTTL", "PEXPIRE", "EVAL", "CLIENT TRACKING", *_AFTER_P
 _ENDING = ("CLIENT INFO", "CLIENT KILL")
 """What is needed to have a connection ended: a right that few users need to give."""
 
-Use = Literal["renew", "complete", "load", "tag", "fence", "limit", "throttle", "window"]
+Use = Literal[
+    "renew", "complete", "load", "tag", "fence", "limit", "throttle", "window", "stream"
+]  # fmt: skip
 _NEEDS: dict[Use, tuple[str, tuple[str, ...]]] = {
     "renew": ("renew a lease", ("EVAL", "GET", "PEXPIRE")),
     "complete": ("keep the outcome of a claim", ("EVAL", "GET")),
@@ -267,11 +275,12 @@ _NEEDS: dict[Use, tuple[str, tuple[str, ...]]] = {
     "fence": ("take a key with a fence", ("EVAL", "GET")),
     "throttle": ("count calls", ("EVAL", "GET")),
     "window": ("count calls exactly", ("EVAL", "ZRANGE", "ZREM", "ZREMRANGEBYSCORE", "ZSCORE")),
+    "stream": ("share a stream", ("EVAL", "GET", "DEL", "PTTL", "PEXPIRE")),
     "limit": ("take one of several permits of a key", ("EVAL", *_AFTER_PERMIT)),
 }
 _KEPT_ALIVE: tuple[Use, ...] = ("complete", "load")
 """Claims and loads are renewed."""
-_BY_SCRIPT: tuple[Use, ...] = ("load", "tag", "fence", "limit", "throttle", "window")
+_BY_SCRIPT: tuple[Use, ...] = ("load", "tag", "fence", "limit", "throttle", "window", "stream")
 """What no single command of any server does."""
 _SEE = 'see "What the server must allow" in docs/reference/targets.md'
 

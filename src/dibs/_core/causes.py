@@ -57,6 +57,8 @@ SENTENCES = {
     "wait_over": "the wait for a load in another process timed out",
     "foreign_lock": "another program has the lock of the load",
     "superseded": "the value was deleted or loaded elsewhere meanwhile",
+    # Why a stream was not stored.
+    "too_long": "it has more bytes than most= allows",
     # Why a fire of a scheduled function failed.
     "raised": "the function raised an exception",
     "lease_lost": "its lease was lost; another machine takes over",

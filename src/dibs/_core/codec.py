@@ -15,7 +15,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, cast
 
 from ..errors import UsageError
@@ -288,6 +288,12 @@ class Compressed:
         return zlib.compress(data, level=1)
 
 
+ITERATOR = (
+    "a generator or another iterator is used up by its first reader, and cannot be kept: return a "
+    "list or a text, or put streamed on a generator function"
+)
+
+
 def packed(codec: Codec, value: Any, name: str) -> tuple[bytes, Any]:
     """*value* as bytes, and as callers get it back. UsageError: it cannot be kept.
 
@@ -295,9 +301,11 @@ def packed(codec: Codec, value: Any, name: str) -> tuple[bytes, Any]:
     """
     try:
         return _packed_with(codec, value)
-    except UsageError as error:
-        raise UsageError(f"{name}: {error}") from None
     except Exception as error:  # pickle, and whatever callers bring, raise what they like
+        if isinstance(value, Iterator | AsyncIterator):
+            raise UsageError(f"{name}: {ITERATOR}") from None
+        if isinstance(error, UsageError):
+            raise UsageError(f"{name}: {error}") from None
         message = f"{name}: {codec.name} cannot encode this value ({type(error).__name__})"
         raise UsageError(f"{message}; pass type= or codec=") from error
 

@@ -38,6 +38,7 @@ from .._core.keys import (
     seconds,
 )
 from .._core.lease import HoldCall, Holding, secret_in
+from .._core.lease_group import check_keys
 from .._core.options import (
     ClaimKeywords,
     ClaimOptions,
@@ -65,12 +66,16 @@ from ..events import Listener
 from .cache import Cache
 from .cached_functions import Caching
 from .claim import Claiming, ClaimCall, once
+from .committed_rows import Records, TableQuery, FindCommitted
 from .hold import Hold, Lease, exclusive
+from .hold_all import HoldAll
 from .leader import Leadership, leader_name
 from .lease_table import Leases, peek
 from .scheduled import ScheduledFunction, Scheduler, register
 from .spans import traced_claiming, traced_hold
 from .store import CLOSED, Store
+from .streamed_functions import Streaming
+from .streams import Streams
 from .throttle import Counting
 from .transaction import Within
 from .unit_of_work import after_commit, check_until, take
@@ -85,7 +90,7 @@ X = TypeVar("X")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Dibs(Caching, Counting):
+class Dibs(Caching, Counting, Streaming):
     """Short leases in Redis or Valkey: locks, submissions that are processed once, and a cache.
 
     If the environment has DIBS_DISABLED=1 when it is created, nothing is guarded: every verb
@@ -106,6 +111,7 @@ class Dibs(Caching, Counting):
     Busy = errors.Busy
     DibsError = errors.DibsError
     Duplicate = errors.Duplicate
+    Interrupted = errors.Interrupted
     LeaseLost = errors.LeaseLost
     Mismatch = errors.Mismatch
     Unavailable = errors.Unavailable
@@ -131,9 +137,11 @@ class Dibs(Caching, Counting):
         self._store = Store(target, limits, self._events, settings.on_outage, is_disabled=off)
         self._leases = Leases(self._store, self._events)
         super().__init__(settings, Cache(self._store, self._events, self._leases))
-        reopen_after_fork(self._events, self._store, self._leases, self._cache)
+        streams = Streams(self._store, self._events, self._leases)
+        reopen_after_fork(self._events, self._store, self._leases, self._cache, streams)
         holding = functools.partial(HoldOptions, settings)
         self._hold_options = Remembered(Dibs.hold, holding)
+        self._hold_all_options = Remembered(Dibs.hold_all, holding)
         self._try_hold_options = Remembered(Dibs.try_hold, holding)
         self._exclusive_options = Remembered(Dibs.exclusive, holding)
         self._claim_options = Remembered(Dibs.claim, ClaimOptions)
@@ -143,6 +151,7 @@ class Dibs(Caching, Counting):
         scheduling = functools.partial(ScheduleOptions, settings)
         self._schedule_options = Remembered(Dibs.scheduled, scheduling)
         Counting.__init__(self, settings, self._leases)
+        Streaming.__init__(self, settings, streams)
         self._schedules: dict[str, ScheduledFunction] = {}
         may_trace = self._events.may_trace
         self._new_hold = traced_hold if may_trace else Hold
@@ -189,6 +198,29 @@ class Dibs(Caching, Counting):
         check_until(until)
         secret = None if token is None else secret_in("hold", token)
         return self._new_hold(self._leases, call, secret=secret, until=until)
+
+    @takes(HoldKeywords, HoldOptions)
+    def hold_all(
+        self, keys: Iterable[str], *, name: str | None = None, **options: Unpack[HoldKeywords]
+    ) -> HoldAll:
+        """Hold all of *keys* during the `with` block, or none of them.
+
+        Keys that share a slot, as all do outside of a cluster, are taken in one step; others in an
+        order that is the same for all callers. A caller that waits keeps those that it has got.
+
+        Args:
+            keys: The keys, without the namespace.
+            name: What events and errors call the keys, as in `hold`.
+
+        Raises:
+            Busy: Another holder has one of the keys: `key` says which.
+            LeaseLost: A lease was lost, as in `hold`.
+            Unavailable: Redis is unavailable and the policy is "closed".
+            UsageError: An option is invalid, there is no key, or one is there twice.
+        """
+        chosen, namespace = self._hold_all_options(options), self._settings.namespace
+        calls = [HoldCall(expand(namespace, key), key, name, chosen) for key in check_keys(keys)]
+        return HoldAll(self._leases, calls, self._new_hold)
 
     @takes(TryHoldKeywords, HoldOptions)
     def try_hold(
@@ -420,13 +452,15 @@ class Dibs(Caching, Counting):
         name: str | None,
         note: str | None = None,
         token: str | None = None,
+        find: FindCommitted | None = None,
     ) -> Claiming[Any]:
         """Claim with options that an integration has checked once."""
         data = expand(self._settings.namespace, key)
         call = HoldCall(data, key, name, self._holding(options))
         secret = None if token is None else secret_in("claim", token)
+        table = None if find is None else TableQuery(find)
         return self._new_claiming(
-            self._leases, ClaimCall(call, options, seen, encoded_note(note), secret)
+            self._leases, ClaimCall(call, options, seen, encoded_note(note), secret, table)
         )
 
     @overload
@@ -540,6 +574,11 @@ class Dibs(Caching, Counting):
         """Opens the transactions of jobs and endpoints. UsageError: *opener* cannot be called."""
         return Within(opener, 0, options)
 
+    @staticmethod
+    def _committed(within: Within) -> FindCommitted:
+        """Looks up what the transactions of *within* have committed."""
+        return Records(within).find
+
     # ---- inspecting
 
     def _inspector(self) -> "Inspector":
@@ -553,20 +592,22 @@ class Dibs(Caching, Counting):
         """For the integrations of job queues."""
         from .job_keys import JobKeys
 
-        return JobKeys(self._leases, self._settings.namespace)
+        settings = self._settings
+        return JobKeys(self._leases, settings.namespace, settings.on_outage)
 
     # ---- the end
 
     def close(self) -> None:
         """Close the client; a second call does nothing. Leases that are still held expire.
 
-        Calls of `once` functions whose callers were cancelled are waited for, 10 s at most; then
-        they are cancelled.
+        Calls of `once` functions whose callers were cancelled, and runs of streams, are waited for,
+        10 s each at most; then they are cancelled.
         """
         if not self._store.is_closed:
             self._store.binding.enter()
         try:
             self._leases.calls.finish(_DRAIN)
+            self._streams.close(_DRAIN)
             self._leases.following.stop()
             self._leases.ends.finish()
         finally:

@@ -37,12 +37,16 @@ _TRIES: dict[str, tuple[str | int, ...]] = {
     "zremrangebyscore": ("zremrangebyscore", "?", 1, 1),
     "zrangebyscore": ("zrangebyscore", "?", 1, 1),
     "pexpireat": ("pexpireat", "?", 1),
+    "getrange": ("getrange", "?", 0, 0),
+    "setrange": ("setrange", "?", 0, ""),
+    "strlen": ("strlen", "?"),
 }
 TRIED_COMMANDS = tuple(_TRIES)
 PLAIN_COMMANDS = ("set", "get", "del", "pttl", "pexpire", "exists")
 """Those that a proxy knows which closes the connection on others."""
 
 _PERMITS = ("eval", "time", "zadd", "zcard", "zrange", "zscore", "zrem", "zremrangebyscore")
+_OF_ITEMS = ("getrange", "setrange", "strlen")
 
 
 class VerbRights(NamedTuple):
@@ -66,6 +70,7 @@ VERBS = (
     VerbRights("once, claim", ("set",), (*_BY_SCRIPT, "pexpire")),
     VerbRights("cached", ("set", "eval", "get", "del", "pttl"), ("pexpire",)),
     VerbRights("cached with tags", ("set", "eval", "get", "del", "pttl", "pexpire")),
+    VerbRights("streamed", ("set", "eval", "get", "del", "pttl", "pexpire", *_OF_ITEMS)),
     VerbRights("invalidate", ("eval", "get", "del")),
     VerbRights("scheduled", ("set", "eval", "get", "time", "pexpire"), _BY_SCRIPT),
 )

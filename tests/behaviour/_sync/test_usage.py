@@ -168,7 +168,7 @@ def test_a_class_is_no_function(valkey: Server) -> None:
             dibs.once("menu", window=5),
             dibs.scheduled(every=60, key="menu"),
         ):
-            with pytest.raises(UsageError, match="classes cannot be held"):
+            with pytest.raises(UsageError, match="a class cannot be wrapped"):
                 decorate(Menu)
 
 

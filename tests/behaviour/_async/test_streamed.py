@@ -1,0 +1,551 @@
+"""What `streamed` promises: one run, all items from the first one, and never two runs in one."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from dibs import AsyncDibs, Event, Interrupted, Unavailable, UsageError
+from dibs.testing import FaultProxy, Server
+
+from .._tasks import Background, eventually, sleep
+from ..events import kinds
+from .generators import Failed, Model, Reader, begun
+
+StartServer = Callable[..., Server]
+WORDS = ("one ", "two ", "three ", "four")
+
+
+async def test_all_callers_of_all_clients_get_every_item_of_one_run(server: Server) -> None:
+    """From the first item on, also who comes in the middle; later callers from the store."""
+    model = Model(*WORDS)
+    model.allowed = 2
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
+        here = one.streamed("answer:{prompt}", ttl=60)(model.run)
+        there = two.streamed("answer:{prompt}", ttl=60)(model.run)
+        early = [Reader(here("a")), Reader(there("a"))]
+        reading = [Background(each.read) for each in early]
+        await eventually(lambda: all(len(each.items) == 2 for each in early))
+        late = [Reader(here("a")), Reader(there("a"))]
+        reading += [Background(each.read) for each in late]
+        await eventually(lambda: all(len(each.items) == 2 for each in late))
+        model.allowed = 4
+        for each in reading:
+            assert await each.result() == list(WORDS)
+        assert await Reader(there("a")).read() == list(WORDS)
+        assert model.runs == 1
+        assert await Reader(here("b")).read() == list(WORDS)
+        assert model.runs == 2, "another key is another stream"
+
+
+async def test_a_caller_who_leaves_stops_nobody(server: Server) -> None:
+    """Also the first one, with whom the run began, and who reads no more than one item."""
+    model = Model(*WORDS)
+    model.allowed = 1
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
+        here = one.streamed("answer:{prompt}", ttl=60)(model.run)
+        there = two.streamed("answer:{prompt}", ttl=60)(model.run)
+        first = here("a")
+        assert await anext(first) == "one "
+        follower = Reader(there("a"))
+        reading = Background(follower.read)
+        await eventually(lambda: follower.items == ["one "])
+        await first.aclose()
+        with pytest.raises(StopAsyncIteration):
+            await anext(first)
+        model.allowed = 4
+        assert await reading.result() == list(WORDS)
+        assert model.runs == 1
+
+
+async def test_a_run_without_readers_comes_to_its_end_and_is_kept(server: Server) -> None:
+    """It is paid for; the next caller gets all of it from the store."""
+    model = Model(*WORDS)
+    model.allowed = 1
+    events: list[Event] = []
+    async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
+        answer = dibs.streamed("answer:{prompt}", ttl=60)(model.run)
+        stream = answer("a")
+        await anext(stream)
+        del stream
+        model.allowed = 4
+        await eventually(lambda: "loaded" in kinds(events))
+        assert await Reader(answer("a")).read() == list(WORDS)
+        assert model.runs == 1
+
+
+async def test_nothing_runs_before_the_first_item_is_asked_for(valkey: Server) -> None:
+    """A call alone starts nothing."""
+    model = Model(*WORDS)
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        answer = dibs.streamed("answer:{prompt}", ttl=60)(model.run)
+        stream = answer("a")
+        await sleep(0.05)
+        assert (model.runs, repr(stream)) == (
+            0,
+            f"<{type(stream).__name__} of 'answer:{{prompt}}', at item 0>",
+        )
+
+
+@pytest.mark.parametrize("count", [0, 1, 3000])
+async def test_a_stream_has_any_number_of_items(server: Server, count: int) -> None:
+    """None, one, and more than are written at once; large ones and empty ones among them."""
+    items = ["" if number % 7 == 0 else "x" * (number % 700) for number in range(count)]
+    model = Model(*items)
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
+        here = one.streamed("answer:{prompt}", ttl=60)(model.run)
+        there = two.streamed("answer:{prompt}", ttl=60)(model.run)
+        reading = [Background(Reader(each("a")).read) for each in (here, there)]
+        for each in reading:
+            assert await each.result() == items
+        assert await Reader(there("a")).read() == items
+        assert model.runs == 1
+
+
+class Token(NamedTuple):
+    """An item with a type."""
+
+    text: str
+    logprob: float
+
+
+async def test_items_keep_their_type(server: Server) -> None:
+    """That of the return annotation: for the caller of the run, who follows, and from the store."""
+
+    async def tokens(prompt: str) -> AsyncIterator[Token]:
+        for text in prompt:
+            yield Token(text, -0.5)
+
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
+        here = one.streamed("tokens:{prompt}", ttl=60)(tokens)
+        there = two.streamed("tokens:{prompt}", ttl=60)(tokens)
+        for stream in (here("ab"), there("ab"), there("ab")):
+            items = [item async for item in stream]
+            assert items == [Token("a", -0.5), Token("b", -0.5)]
+            assert type(items[0]) is Token
+
+
+async def test_an_item_that_cannot_be_kept_ends_the_run(server: Server) -> None:
+    """With a UsageError, for who has asked; it is not yielded, and nothing is stored."""
+
+    async def odd(prompt: str) -> AsyncIterator[Any]:
+        yield "fine"
+        yield object()
+
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        reader = Reader(dibs.streamed("odd:{prompt}", ttl=60)(odd)("a"))
+        with pytest.raises(UsageError, match="pass type= or codec="):
+            await reader.read()
+        assert reader.items == ["fine"]
+        await eventually(lambda: "odd:a" not in server.keys())
+
+
+async def test_an_error_reaches_those_who_follow_and_is_not_kept(server: Server) -> None:
+    """The items so far, then the exception; elsewhere Unavailable with its name; then a new run."""
+    model = Model(*WORDS)
+    model.allowed = 2
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
+        here = one.streamed("answer:{prompt}", ttl=60)(model.run)
+        there = two.streamed("answer:{prompt}", ttl=60)(model.run)
+        readers, reading = await begun(here, there, 2)
+        model.error = Failed("the key of the account is sk-123")
+        with pytest.raises(Failed):
+            await reading[0].result()
+        with pytest.raises(Unavailable) as caught:
+            await reading[1].result()
+        assert caught.value.failure == "Failed"
+        assert "sk-123" not in str(caught.value)
+        assert [each.items for each in readers] == [list(WORDS[:2])] * 2
+        model.error, model.allowed = None, 4
+        await eventually(lambda: "answer:a" not in server.keys())
+        assert await Reader(there("a")).read() == list(WORDS)
+        assert model.runs == 2
+
+
+@pytest.mark.parametrize("by", ["here", "there"])
+async def test_what_is_invalidated_during_its_run_is_not_kept(server: Server, by: str) -> None:
+    """Those who follow get the rest, everywhere; the next caller begins anew, everywhere."""
+    model = Model(*WORDS)
+    model.allowed = 2
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
+        here = one.streamed("answer:{prompt}", ttl=60)(model.run)
+        there = two.streamed("answer:{prompt}", ttl=60)(model.run)
+        _readers, reading = await begun(here, there, 2)
+        assert await (here if by == "here" else there).invalidate("a")
+        newer = [Reader(here("a")), Reader(there("a"))]
+        reading += [Background(each.read) for each in newer]
+        await eventually(lambda: all(len(each.items) == 2 for each in newer))
+        assert model.runs == 2
+        model.allowed = 4
+        for each in reading:
+            assert await each.result() == list(WORDS)
+        assert model.runs == 2
+        assert await here.invalidate("a")
+        assert await Reader(there("a")).read() == list(WORDS)
+        assert model.runs == 3, "what is stored is forgotten as well"
+
+
+async def test_what_is_longer_than_it_may_be_is_not_kept_and_never_cut(server: Server) -> None:
+    """Here all of it is yielded; elsewhere it ends with Unavailable, and the next one runs anew."""
+    model = Model(*WORDS)
+    model.allowed = 1
+    events: list[Event] = []
+    listeners = [events.append]
+    async with (
+        AsyncDibs(server.url, budget=5, listeners=listeners) as one,
+        AsyncDibs(server.url, budget=5) as two,
+    ):
+        here = one.streamed("answer:{prompt}", ttl=60, most=20)(model.run)
+        there = two.streamed("answer:{prompt}", ttl=60, most=20)(model.run)
+        _readers, reading = await begun(here, there, 1)
+        model.allowed = 4
+        assert await reading[0].result() == list(WORDS)
+        with pytest.raises(Unavailable) as caught:
+            await reading[1].result()
+        assert caught.value.cause == "too_long"
+        assert [event.cause for event in events if event.kind == "rejected_write"] == ["too_long"]
+        await eventually(lambda: "answer:a" not in server.keys())
+        assert await Reader(here("a")).read() == list(WORDS)
+        assert model.runs == 2
+
+
+async def test_what_is_kept_ends_with_its_ttl(server: Server) -> None:
+    """Counted from the end of the run; the next caller begins a new one."""
+    model = Model(*WORDS)
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        answer = dibs.streamed("answer:{prompt}", ttl=0.2)(model.run)
+        assert await Reader(answer("a")).read() == list(WORDS)
+        await eventually(lambda: "answer:a" not in server.keys())
+        assert await Reader(answer("a")).read() == list(WORDS)
+        assert model.runs == 2
+
+
+async def test_who_has_received_items_is_told_that_the_run_has_died(
+    own_server: Server, line: FaultProxy
+) -> None:
+    """Interrupted, with their number; who follows the run in its own process gets all of it."""
+    model = Model(*WORDS)
+    model.allowed = 2
+    events: list[Event] = []
+    async with (
+        AsyncDibs(line.url, budget=5) as one,
+        AsyncDibs(own_server.url, budget=5, listeners=[events.append]) as two,
+    ):
+        here = one.streamed("answer:{prompt}", ttl=60, lease=0.5)(model.run)
+        there = two.streamed("answer:{prompt}", ttl=60, lease=0.5)(model.run)
+        readers, reading = await begun(here, there, 2)
+        line.silence()
+        line.refuse()
+        with pytest.raises(Interrupted) as caught:
+            await reading[1].result()
+        assert (caught.value.items, readers[1].items) == (2, list(WORDS[:2]))
+        assert [event.count for event in events if event.kind == "interrupted"] == [2]
+        model.allowed = 4
+        assert await Reader(there("a")).read() == list(WORDS)
+        assert await reading[0].result() == list(WORDS)
+        assert model.runs == 2
+        line.heal()
+        line.accept()
+
+
+async def test_who_has_received_nothing_does_not_notice_that_the_run_has_died(
+    own_server: Server, line: FaultProxy
+) -> None:
+    """Another process takes over."""
+    model = Model(*WORDS)
+    model.allowed = 0
+    async with AsyncDibs(line.url, budget=5) as one, AsyncDibs(own_server.url, budget=5) as two:
+        here = one.streamed("answer:{prompt}", ttl=60, lease=0.5)(model.run)
+        there = two.streamed("answer:{prompt}", ttl=60, lease=0.5)(model.run)
+        dying = Background(Reader(here("a")).read)
+        await eventually(lambda: model.runs == 1)
+        following = Background(Reader(there("a")).read)
+        line.silence()
+        line.refuse()
+        await eventually(lambda: model.runs == 2)
+        model.allowed = 4
+        assert await following.result() == list(WORDS)
+        assert await dying.result() == list(WORDS)
+        line.heal()
+        line.accept()
+
+
+async def test_another_run_may_begin_where_one_has_died(
+    own_server: Server, line: FaultProxy
+) -> None:
+    """With on_restart="restart": the exception is yielded, then the other run from its first."""
+    model = Model(*WORDS)
+    model.allowed = 2
+    async with AsyncDibs(line.url, budget=5) as one, AsyncDibs(own_server.url, budget=5) as two:
+        options = {"ttl": 60, "lease": 0.5, "on_restart": "restart"}
+        here = one.streamed("answer:{prompt}", **options)(model.run)
+        there = two.streamed("answer:{prompt}", **options)(model.run)
+        readers, reading = await begun(here, there, 2)
+        line.silence()
+        line.refuse()
+        await eventually(lambda: readers[1].told == [2])
+        model.allowed = 4
+        assert await reading[1].result() == list(WORDS)
+        assert await reading[0].result() == list(WORDS)
+        assert (model.runs, readers[0].told) == (2, [])
+        line.heal()
+        line.accept()
+
+
+async def test_another_process_may_continue_a_run(own_server: Server, line: FaultProxy) -> None:
+    """With on_restart="resume": it is given the items so far, and nobody notices."""
+    given: list[list[str]] = []
+    allowed = [2]
+
+    async def count(prompt: str, so_far: Any = ()) -> AsyncIterator[str]:
+        given.append(list(so_far))
+        for number in range(len(so_far), 4):
+            while number >= allowed[0]:
+                await sleep(0.01)
+            yield f"{len(given)}:{number}"
+
+    async with AsyncDibs(line.url, budget=5) as one, AsyncDibs(own_server.url, budget=5) as two:
+        options = {"ttl": 60, "lease": 0.5, "on_restart": "resume"}
+        here = one.streamed("count:{prompt}", **options)(count)
+        there = two.streamed("count:{prompt}", **options)(count)
+        _readers, reading = await begun(here, there, 2)
+        line.silence()
+        line.refuse()
+        await eventually(lambda: len(given) == 2)
+        allowed[0] = 4
+        assert given == [[], ["1:0", "1:1"]]
+        assert await reading[1].result() == ["1:0", "1:1", "2:2", "2:3"]
+        # Two runs are never one: the first process has its own, of which this one knows nothing.
+        assert await reading[0].result() == ["1:0", "1:1", "2:2", "2:3"]
+        line.heal()
+        line.accept()
+        assert await Reader(there("a")).read() == ["1:0", "1:1", "2:2", "2:3"]
+        with pytest.raises(UsageError, match="so_far is passed by dibs"):
+            there("a", so_far=["1:0"])
+
+
+async def test_an_outage_in_the_middle_of_a_run_loses_nothing(own_server: Server) -> None:
+    """Its own process notices nothing; others wait, and get the rest when Redis is back."""
+    model = Model(*WORDS)
+    model.allowed = 2
+    async with AsyncDibs(own_server.url) as one, AsyncDibs(own_server.url) as two:
+        here = one.streamed("answer:{prompt}", ttl=60, stall=60)(model.run)
+        there = two.streamed("answer:{prompt}", ttl=60, stall=60)(model.run)
+        readers, reading = await begun(here, there, 2)
+        own_server.freeze()
+        model.allowed = 4
+        assert await reading[0].result() == list(WORDS)
+        assert readers[1].items == list(WORDS[:2])
+        own_server.thaw()
+        assert await reading[1].result() == list(WORDS)
+        assert model.runs == 1
+        await eventually(lambda: b" over " in own_server.client().get("answer:a"))
+
+
+async def test_who_follows_elsewhere_waits_no_longer_than_they_may(own_server: Server) -> None:
+    """After `stall`: Unavailable, with the cause of the outage."""
+    model = Model(*WORDS)
+    model.allowed = 2
+    async with AsyncDibs(own_server.url) as one, AsyncDibs(own_server.url) as two:
+        here = one.streamed("answer:{prompt}", ttl=60)(model.run)
+        there = two.streamed("answer:{prompt}", ttl=60, stall=0.3)(model.run)
+        _readers, reading = await begun(here, there, 2)
+        own_server.freeze()
+        with pytest.raises(Unavailable):
+            await reading[1].result()
+        own_server.thaw()
+        model.allowed = 4
+        assert await reading[0].result() == list(WORDS)
+
+
+async def test_an_outage_at_the_call_runs_it_in_each_process(own_server: Server) -> None:
+    """Once for all callers of a process; with the policy "closed" they get Unavailable."""
+    own_server.kill()
+    model = Model(*WORDS)
+    model.allowed = 1
+    async with AsyncDibs(own_server.url) as one, AsyncDibs(own_server.url) as two:
+        streams = [each.streamed("answer:{prompt}", ttl=60)(model.run) for each in (one, one, two)]
+        readers = [Reader(streams[0]("a")), Reader(streams[0]("a")), Reader(streams[2]("a"))]
+        reading = [Background(each.read) for each in readers]
+        await eventually(lambda: all(len(each.items) == 1 for each in readers))
+        model.allowed = 4
+        for each in reading:
+            assert await each.result() == list(WORDS)
+        assert model.runs == 2
+        closed = one.streamed("other:{prompt}", ttl=60, on_outage="closed")(model.run)
+        with pytest.raises(Unavailable):
+            await Reader(closed("a")).read()
+        assert model.runs == 2
+
+
+async def test_a_full_store_keeps_nothing_and_cuts_nothing(start_server: StartServer) -> None:
+    """Who follows here gets all of it; who follows elsewhere is told."""
+    server = start_server("valkey")
+    model = Model(*["x" * 100] * 10)
+    model.allowed = 2
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
+        here = one.streamed("answer:{prompt}", ttl=60)(model.run)
+        there = two.streamed("answer:{prompt}", ttl=60)(model.run)
+        _readers, reading = await begun(here, there, 2)
+        server.client().config_set("maxmemory", "1")
+        model.allowed = 10
+        assert await reading[0].result() == model.items
+        with pytest.raises(Interrupted):
+            await reading[1].result()
+        await eventually(lambda: server.keys() == [])
+
+
+async def test_a_server_that_cannot_push_is_asked(start_server: StartServer) -> None:
+    """With RESP2 there is no client tracking; who follows gets all items all the same."""
+    server = start_server("valkey", config=("--rename-command", "HELLO", ""))
+    model = Model(*WORDS)
+    model.allowed = 2
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
+        here = one.streamed("answer:{prompt}", ttl=60)(model.run)
+        there = two.streamed("answer:{prompt}", ttl=60)(model.run)
+        _readers, reading = await begun(here, there, 2)
+        model.allowed = 4
+        for each in reading:
+            assert await each.result() == list(WORDS)
+
+
+async def test_items_of_another_type_are_not_read(server: Server) -> None:
+    """A stream of a codec or a type of before is run anew: as with `cached`, it counts as none."""
+    events: list[Event] = []
+    model = Model(*WORDS)
+    listeners = [events.append]
+    async with (
+        AsyncDibs(server.url, budget=5) as one,
+        AsyncDibs(server.url, budget=5, listeners=listeners) as two,
+    ):
+        before = one.streamed("answer:{prompt}", ttl=60, codec="json+zlib")(model.run)
+        after = two.streamed("answer:{prompt}", ttl=60)(model.run)
+        assert await Reader(before("a")).read() == list(WORDS)
+        await eventually(lambda: b" over " in server.client().get("answer:a"))
+        assert await Reader(after("a")).read() == list(WORDS)
+        assert model.runs == 2
+        assert "poison" in kinds(events)
+
+
+async def test_items_that_are_gone_are_run_anew(server: Server) -> None:
+    """Evicted, or deleted by another program: the record alone is worth nothing."""
+    model = Model(*WORDS)
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
+        here = one.streamed("answer:{prompt}", ttl=60)(model.run)
+        there = two.streamed("answer:{prompt}", ttl=60)(model.run)
+        assert await Reader(here("a")).read() == list(WORDS)
+        await eventually(lambda: b" over " in server.client().get("answer:a"))
+        [items] = [key for key in server.keys() if key.startswith("stream:")]
+        server.client().delete(items)
+        assert await Reader(there("a")).read() == list(WORDS)
+        assert model.runs == 2
+
+
+async def test_the_key_of_a_lease_is_refused(server: Server) -> None:
+    """Nor is that of a claim or a cached value touched."""
+    model = Model(*WORDS)
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        answer = dibs.streamed("answer:{prompt}", ttl=60)(model.run)
+        async with dibs.hold("answer:a", ttl=60) as lease:
+            with pytest.raises(UsageError, match="needs another one"):
+                await Reader(answer("a")).read()
+            with pytest.raises(UsageError, match="needs another one"):
+                await answer.invalidate("a")
+            lease.check()
+            assert await lease.extend(60)
+        assert model.runs == 0
+
+
+async def test_peek_tells_what_is_stored(server: Server) -> None:
+    """Whether it is running or done, and how many items there are. It never runs."""
+    model = Model(*WORDS)
+    model.allowed = 2
+    async with AsyncDibs(server.url, budget=5) as dibs:
+        answer = dibs.streamed("answer:{prompt}", ttl=60)(model.run)
+        assert await answer.peek("a") is None
+        reader = Reader(answer("a"))
+        reading = Background(reader.read)
+        await eventually(lambda: len(reader.items) == 2)
+        while (found := await answer.peek("a")) is None or found.items < 2:
+            await sleep(0.01)
+        assert found.state == "running"
+        model.allowed = 4
+        await reading.result()
+        while (found := await answer.peek("a")) is None or found.state == "running":
+            await sleep(0.01)
+        assert (found.items, found.age >= 0, model.runs) == (4, True, 1)
+
+
+async def test_a_stream_begins_where_it_is_told_to(valkey: Server) -> None:
+    """`skip`: the items before were received earlier, as by a browser that reconnects."""
+    model = Model(*WORDS)
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        answer = dibs.streamed("answer:{prompt}", ttl=60)(model.run)
+        assert await Reader(answer("a").skip(3)).read() == ["four"]
+        stream = answer("a")
+        await anext(stream)
+        with pytest.raises(UsageError, match="no item was taken"):
+            stream.skip(2)
+        with pytest.raises(UsageError, match="whole number"):
+            answer("a").skip(-1)
+
+
+async def test_closing_waits_for_the_run_of_this_process(server: Server) -> None:
+    """So that others get the whole of it."""
+    model = Model(*WORDS)
+    model.allowed = 1
+    async with AsyncDibs(server.url, budget=5) as one, AsyncDibs(server.url, budget=5) as two:
+        here = one.streamed("answer:{prompt}", ttl=60)(model.run)
+        there = two.streamed("answer:{prompt}", ttl=60)(model.run)
+        stream = here("a")
+        await anext(stream)
+        reader = Reader(there("a"))
+        reading = Background(reader.read)
+        await eventually(lambda: len(reader.items) == 1)
+        closing = Background(one.aclose)
+        await sleep(0.05)
+        model.allowed = 4
+        await closing.result()
+        assert await reading.result() == list(WORDS)
+        assert model.runs == 1
+
+
+async def test_a_method_has_a_stream_for_each_object(valkey: Server) -> None:
+    """`self` is an argument like any other."""
+
+    class Bot:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def answer(self, prompt: str) -> AsyncIterator[str]:
+            yield f"{self.name}: {prompt}"
+
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        Bot.answer = dibs.streamed("bot:{self.name}:{prompt}", ttl=60)(Bot.answer)  # type: ignore[assignment]
+        assert [item async for item in Bot("a").answer("x")] == ["a: x"]
+        assert [item async for item in Bot("b").answer("x")] == ["b: x"]
+        assert await Bot("a").answer.invalidate("x")  # type: ignore[attr-defined]
+
+
+async def test_events_tell_who_ran_and_who_followed(valkey: Server) -> None:
+    """miss, loaded: the run. followed: a caller joined it. hit: it came from the store."""
+    events: list[Event] = []
+    later: list[Event] = []
+    model = Model(*WORDS)
+    async with (
+        AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as one,
+        AsyncDibs(valkey.url, budget=5, listeners=[later.append]) as two,
+    ):
+        here = one.streamed("answer:{prompt}", ttl=60)(model.run)
+        there = two.streamed("answer:{prompt}", ttl=60)(model.run)
+        model.allowed = 1
+        _, reading = await begun(here, here, 1)
+        model.allowed = 4
+        for each in reading:
+            await each.result()
+        await eventually(lambda: b" over " in valkey.client().get("answer:a"))
+        await Reader(there("a")).read()
+        await there.invalidate("a")
+        assert kinds(events) == ["miss", "followed", "loaded"]
+        assert kinds(later) == ["hit", "invalidated"]
+        assert {event.name for event in (*events, *later)} == {"answer:{prompt}"}

@@ -14,6 +14,7 @@ from ._core.done_table import DIALECTS, RefusedByTable, ddl, remaining, shown
 from ._core.inspection import (
     KEY_KINDS,
     MOST_SHOWN,
+    QUEUE,
     Fire,
     KeyInfo,
     KeyKind,
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
         "DIALECTS",
         "KEY_KINDS",
         "MOST_SHOWN",
+        "QUEUE",
         "UNGUARDED_TOKEN",
         "AsyncClaim",
         "AsyncClaiming",
@@ -128,6 +130,7 @@ if TYPE_CHECKING:
         "check_hold",
         "checked_fence",
         "claiming",
+        "committed",
         "covers",
         "cron_words",
         "cut",
@@ -141,6 +144,7 @@ if TYPE_CHECKING:
         "inspector",
         "is_shortened",
         "job_keys",
+        "key_of",
         "lease_name",
         "lend",
         "next_fires",
@@ -190,6 +194,8 @@ class ClaimRequest(NamedTuple):
     """The text for duplicates of the claim."""
     token: str | None = None
     """The token of a detached claim that is continued; None: it is claimed."""
+    find: Any = None
+    """Looks up what was committed, for a duplicate whose first copy seems dead; see `committed`."""
 
 
 @overload
@@ -198,9 +204,9 @@ def claiming(dibs: "Dibs", request: ClaimRequest) -> "Claiming": ...
 def claiming(dibs: "AsyncDibs", request: ClaimRequest) -> "AsyncClaiming[Any]": ...
 def claiming(dibs: Any, request: ClaimRequest) -> Any:
     """The context manager of `Dibs.claim` for *request*; entering it raises what that raises."""
-    key, options, payload, name, note, token = request
+    key, options, payload, name, note, token, find = request
     fingerprint = NO_PAYLOAD if payload is None else payload.encode()
-    return dibs._claim(key, options, fingerprint, name, note, token)
+    return dibs._claim(key, options, fingerprint, name, note, token, find)
 
 
 @overload
@@ -215,6 +221,17 @@ def transactions(kind: Any, opener: Any, options: ClaimOptions) -> Any:
     *kind*: for whose claims. UsageError: *opener* or an option does not fit.
     """
     return kind._within(opener, options)
+
+
+def committed(kind: Any, within: Any) -> Any:
+    """A function that looks up what transactions of *within* have committed under a key."""
+    return kind._committed(within)
+
+
+def key_of(claim: "AsyncClaim | Claim") -> bytes:
+    """The key of *claim* in the store."""
+    state: Any = claim
+    return state._call.key
 
 
 def refusal_in(result: object) -> Duplicate | None:

@@ -20,6 +20,8 @@ from typing import Any, Literal, NamedTuple, cast
 from .capabilities import run_script, run_whole_script
 from .claim import NO_PAYLOAD, done_record, read_record, running_record
 from .codec import frame, unframe
+from .inspection import QUEUE as QUEUE
+from .inspection import QUEUES as QUEUES
 from .inspection import KeyInfo
 from .lease_value import FETCHED, parts_of, secret_of
 from .request import Reply, Request, pack
@@ -124,10 +126,6 @@ class ServerClock:
 
 # ---- jobs that wait for their turn
 
-QUEUE = "job:queue:"
-"""Before the key of jobs: those that wait for it."""
-QUEUES = "job:queues:"
-"""Before a template without its fields: the keys that jobs wait for."""
 
 LOOK = "job:look:"
 """Before the same: the lease of the worker that looks after them."""

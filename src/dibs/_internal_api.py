@@ -130,6 +130,7 @@ if TYPE_CHECKING:
         "check_hold",
         "checked_fence",
         "claiming",
+        "committed",
         "covers",
         "cron_words",
         "cut",
@@ -143,6 +144,7 @@ if TYPE_CHECKING:
         "inspector",
         "is_shortened",
         "job_keys",
+        "key_of",
         "lease_name",
         "lend",
         "next_fires",
@@ -192,6 +194,8 @@ class ClaimRequest(NamedTuple):
     """The text for duplicates of the claim."""
     token: str | None = None
     """The token of a detached claim that is continued; None: it is claimed."""
+    find: Any = None
+    """Looks up what was committed, for a duplicate whose first copy seems dead; see `committed`."""
 
 
 @overload
@@ -200,9 +204,9 @@ def claiming(dibs: "Dibs", request: ClaimRequest) -> "Claiming": ...
 def claiming(dibs: "AsyncDibs", request: ClaimRequest) -> "AsyncClaiming[Any]": ...
 def claiming(dibs: Any, request: ClaimRequest) -> Any:
     """The context manager of `Dibs.claim` for *request*; entering it raises what that raises."""
-    key, options, payload, name, note, token = request
+    key, options, payload, name, note, token, find = request
     fingerprint = NO_PAYLOAD if payload is None else payload.encode()
-    return dibs._claim(key, options, fingerprint, name, note, token)
+    return dibs._claim(key, options, fingerprint, name, note, token, find)
 
 
 @overload
@@ -217,6 +221,17 @@ def transactions(kind: Any, opener: Any, options: ClaimOptions) -> Any:
     *kind*: for whose claims. UsageError: *opener* or an option does not fit.
     """
     return kind._within(opener, options)
+
+
+def committed(kind: Any, within: Any) -> Any:
+    """A function that looks up what transactions of *within* have committed under a key."""
+    return kind._committed(within)
+
+
+def key_of(claim: "AsyncClaim | Claim") -> bytes:
+    """The key of *claim* in the store."""
+    state: Any = claim
+    return state._call.key
 
 
 def refusal_in(result: object) -> Duplicate | None:

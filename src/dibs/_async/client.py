@@ -65,6 +65,7 @@ from ..events import Listener
 from .cache import AsyncCache
 from .cached_functions import AsyncCaching
 from .claim import AsyncClaiming, ClaimCall, once
+from .committed_rows import AsyncRecords, AsyncTableQuery, FindCommitted
 from .hold import AsyncHold, AsyncLease, exclusive
 from .hold_all import AsyncHoldAll
 from .leader import AsyncLeadership, leader_name
@@ -450,13 +451,15 @@ class AsyncDibs(AsyncCaching, AsyncCounting, AsyncStreaming):
         name: str | None,
         note: str | None = None,
         token: str | None = None,
+        find: FindCommitted | None = None,
     ) -> AsyncClaiming[Any]:
         """Claim with options that an integration has checked once."""
         data = expand(self._settings.namespace, key)
         call = HoldCall(data, key, name, self._holding(options))
         secret = None if token is None else secret_in("claim", token)
+        table = None if find is None else AsyncTableQuery(find)
         return self._new_claiming(
-            self._leases, ClaimCall(call, options, seen, encoded_note(note), secret)
+            self._leases, ClaimCall(call, options, seen, encoded_note(note), secret, table)
         )
 
     @overload
@@ -569,6 +572,11 @@ class AsyncDibs(AsyncCaching, AsyncCounting, AsyncStreaming):
     def _within(opener: Any, options: ClaimOptions) -> AsyncWithin:
         """Opens the transactions of jobs and endpoints. UsageError: *opener* cannot be called."""
         return AsyncWithin(opener, 0, options)
+
+    @staticmethod
+    def _committed(within: AsyncWithin) -> FindCommitted:
+        """Looks up what the transactions of *within* have committed."""
+        return AsyncRecords(within).find
 
     # ---- inspecting
 

@@ -66,6 +66,7 @@ from ..events import Listener
 from .cache import Cache
 from .cached_functions import Caching
 from .claim import Claiming, ClaimCall, once
+from .committed_rows import Records, TableQuery, FindCommitted
 from .hold import Hold, Lease, exclusive
 from .hold_all import HoldAll
 from .leader import Leadership, leader_name
@@ -451,13 +452,15 @@ class Dibs(Caching, Counting, Streaming):
         name: str | None,
         note: str | None = None,
         token: str | None = None,
+        find: FindCommitted | None = None,
     ) -> Claiming[Any]:
         """Claim with options that an integration has checked once."""
         data = expand(self._settings.namespace, key)
         call = HoldCall(data, key, name, self._holding(options))
         secret = None if token is None else secret_in("claim", token)
+        table = None if find is None else TableQuery(find)
         return self._new_claiming(
-            self._leases, ClaimCall(call, options, seen, encoded_note(note), secret)
+            self._leases, ClaimCall(call, options, seen, encoded_note(note), secret, table)
         )
 
     @overload
@@ -570,6 +573,11 @@ class Dibs(Caching, Counting, Streaming):
     def _within(opener: Any, options: ClaimOptions) -> Within:
         """Opens the transactions of jobs and endpoints. UsageError: *opener* cannot be called."""
         return Within(opener, 0, options)
+
+    @staticmethod
+    def _committed(within: Within) -> FindCommitted:
+        """Looks up what the transactions of *within* have committed."""
+        return Records(within).find
 
     # ---- inspecting
 

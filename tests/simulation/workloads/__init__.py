@@ -11,11 +11,13 @@ from .mistaken import Mistaken
 from .scheduled import Scheduled
 from .streamed import Streamed
 from .throttle import Throttle
-from .units import EarlyUnits, Units
+from .units import FAULTS, Units, faulty
 
 VERBS: tuple[type[Workload], ...] = (
     Hold, Late, Limit, All, AllOfSlots, SwitchedMaster, MovingSlots, Leader, HandOver, Claims,
     Cached, CachedMany, Scheduled, Jobs, FetchedJobs, SendingJobs, AloneJobs, AgainJobs, TurnJobs,
     Throttle, Units, Streamed,
 )  # fmt: skip
-WORKLOADS: dict[str, type[Workload]] = {each.name: each for each in (*VERBS, Mistaken, EarlyUnits)}
+WORKLOADS: dict[str, type[Workload]] = {
+    each.name: each for each in (*VERBS, Mistaken, *map(faulty, FAULTS))
+}

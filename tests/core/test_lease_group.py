@@ -71,7 +71,7 @@ def test_what_a_reply_means() -> None:
 
 
 @pytest.mark.parametrize("keys", [[], ["a", "a"], "ab", b"ab", 7, None])
-def test_keys_that_make_no_sense(keys: object) -> None:
+def test_keys_of_a_group_that_make_no_sense(keys: object) -> None:
     """UsageError, with a sentence that has no key in it."""
     with pytest.raises(UsageError):
         check_keys(keys)

@@ -310,7 +310,7 @@ def test_a_job_that_cannot_be_sent_at_its_turn_waits(
 
 
 @pytest.mark.parametrize("policy", ["open", "closed"])
-def test_in_an_outage_the_policy_decides(own_server: Server, policy: Any) -> None:
+def test_in_an_outage_the_policy_decides_about_a_turn(own_server: Server, policy: Any) -> None:
     """open: it is sent at once, and takes its place where it runs; closed: Unavailable."""
     with Dibs(own_server.url, budget=0.25) as dibs:
         jobs, queue = jobs_of(dibs, on_outage=policy), Queue()

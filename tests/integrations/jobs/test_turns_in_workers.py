@@ -197,7 +197,10 @@ def test_a_worker_that_is_killed_holds_nobody_up(
         assert [each for each in met if each != ids[0]] == ids[1:]
 
 
-@pytest.mark.parametrize("framework", ["taskiq", "arq"])
+@pytest.mark.parametrize(
+    "framework",
+    ["taskiq", pytest.param("arq", marks=pytest.mark.long)],  # arq waits for a minute
+)
 async def test_a_worker_that_is_killed_on_a_loop_holds_nobody_up(
     broker: Server, control: JobControl, key: str, start_worker: StartWorker, framework: str
 ) -> None:

@@ -86,7 +86,7 @@ def test_json_is_found_whatever_the_body_calls_itself(media: str) -> None:
     [
         (b'{"a":7}', {**JSON, "content-encoding": "br"}),
         (b"a=7", {**FORM, "content-encoding": "x"}),
-        (gzip.compress(b'{"a":7}'), {**JSON, "content-encoding": "gzip"}),
+        (gzip.compress(b'{"a":7}', mtime=0), {**JSON, "content-encoding": "gzip"}),
         (b'{"a":7,}', JSON), (b"\xff\xfe\xfd", JSON), (b"1;a", {"content-type": "text/csv"}),
         (b"[" * 100_000, JSON), (b'{"a":' + b"9" * 5000 + b"}", JSON),
         ('{"a":7}'.encode("cp037"), {"content-type": "application/json; charset=cp037"}),

@@ -268,7 +268,7 @@ _DELETED = {True: "deleted; the next reader loads it", False: "there was no valu
 def _find_value(dibs: Dibs, typed: str) -> tuple[str, bool]:
     """The whole key, and whether it has a value. UsageError: it is held, or another program's."""
     key, entry = find_key(dibs, typed)
-    if entry is not None and entry.kind != "cached":
+    if entry is not None and entry.kind not in ("cached", "stream"):
         message = f"{printable(typed)} is not a cached value"
         raise UsageError(f"{message}, but of the kind {entry.kind!r}; see dibs peek")
     return key, entry is not None

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-MOST = 59_800
+MOST = 60_100
 MOST_OF_A_PAGE = 1_850
 LONGER = {
     "docs/reference/api.md": 3_400,  # a row for each option, error and extra

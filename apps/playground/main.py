@@ -18,6 +18,7 @@ from .documentation import Documentation
 from .engine import Engine
 from .faults import Faults, welcome
 from .hold import HoldPanel
+from .machines import MachinesPanel
 from .menu import MenuPanel
 from .orders import OrdersPanel
 
@@ -42,14 +43,18 @@ class Playground:
         self.hold = HoldPanel(self._engine, self.faults)
         self.orders = OrdersPanel(self._engine, self.faults)
         self.menu = MenuPanel(self._engine, self.faults)
+        self.machines = MachinesPanel(self._engine, self.faults)
         self.chat = BotPanel(self._engine, self.faults)
+        self._panels = (
+            self.hold, self.orders, self.menu, self.machines, self.chat, self.faults,
+        )  # fmt: skip
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> "Playground":
         """DibsError: the embedded server cannot be started; the message says why."""
         async with AsyncExitStack() as opening:
             await opening.enter_async_context(self._engine)
-            for panel in (self.hold, self.orders, self.menu, self.chat, self.faults):
+            for panel in self._panels:
                 await opening.enter_async_context(panel)
             self._open = opening.pop_all()
         return self
@@ -59,7 +64,7 @@ class Playground:
 
     async def end_requests(self) -> None:
         """End what would not end by itself: streams, and requests that wait."""
-        for panel in (self.faults, self.chat, self.menu, self.orders, self.hold):
+        for panel in reversed(self._panels):
             await panel.end_requests()
 
 
@@ -79,6 +84,7 @@ def create_app(playground: Playground) -> Starlette:
         Mount("/hold", routes=playground.hold.routes),
         Mount("/orders", routes=playground.orders.routes),
         Mount("/menu", routes=playground.menu.routes),
+        Mount("/machines", routes=playground.machines.routes),
         Mount("/chat", routes=playground.chat.routes),
     ]
     return Starlette(

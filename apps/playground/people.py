@@ -20,8 +20,11 @@ _END = 2.0
 class Person:
     """The process of one person. It can be killed, and started again."""
 
-    def __init__(self, name: str, on_message: OnMessage) -> None:
+    def __init__(
+        self, name: str, on_message: OnMessage, program: str = "apps.playground.person"
+    ) -> None:
         self.name = name
+        self._program = program
         self._on_message = on_message
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -36,7 +39,7 @@ class Person:
     async def start(self, target: str) -> None:
         """Start it; `ready` waits until it can be asked. OSError: it cannot be started."""
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "apps.playground.person", target),
+            *(sys.executable, "-m", self._program, target),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env=os.environ,

@@ -73,6 +73,13 @@ class Transaction(ABC):
         """Have *outcome* called at the end of the outermost transaction. False: it cannot."""
         return False
 
+    def before_commit(self, check: Callable[[], None]) -> None:
+        """Have *check* called before the outermost commit, if the driver says when that is.
+
+        What it raises keeps the transaction from its commit.
+        """
+        return
+
     def close(self) -> None:
         """Stop watching it."""
         return
@@ -228,7 +235,10 @@ class _Watcher:
 
     def __init__(self, session: Any) -> None:
         self._records: list[tuple[list[Any], CommitListener]] = []
+        self._checks: list[tuple[Any, Callable[[], None]]] = []
+        """With the transaction that they keep from its commit."""
         listen = import_module("sqlalchemy.event").listen
+        listen(session, "before_commit", self._before_commit)
         listen(session, "after_commit", self._after_commit)
         listen(session, "after_soft_rollback", self._after_rollback)
         listen(session, "after_transaction_end", self._after_end)
@@ -236,6 +246,15 @@ class _Watcher:
     def add(self, chain: list[Any], outcome: CommitListener) -> None:
         """Call *outcome* when the last of *chain* has committed, or one of it was rolled back."""
         self._records.append((chain, outcome))
+
+    def check(self, root: Any, check: Callable[[], None]) -> None:
+        """Call *check* before *root* commits."""
+        self._checks.append((root, check))
+
+    def _before_commit(self, session: Any) -> None:
+        for root, check in [*self._checks]:
+            if root is session.get_transaction() and not session.in_nested_transaction():
+                check()
 
     def _after_commit(self, session: Any) -> None:
         if not session.in_nested_transaction():  # or a savepoint was released: that may fail yet
@@ -247,6 +266,7 @@ class _Watcher:
     def _after_end(self, session: Any, transaction: Any) -> None:
         # Closed without a commit, if nothing was heard before.
         self._end(lambda chain: transaction is chain[-1], committed=False)
+        self._checks = [each for each in self._checks if each[0] is not transaction]
 
     def _end(self, concerns: Callable[[list[Any]], bool], *, committed: bool) -> None:
         ended = [each for each in self._records if concerns(each[0])]
@@ -305,10 +325,19 @@ class _Session(_SQLAlchemy):
         while each is not None:
             chain.append(each)
             each = each.parent
+        self._watcher.add(chain, outcome)
+        return True
+
+    def before_commit(self, check: Callable[[], None]) -> None:
+        if not self._is_joined:
+            self._watcher.check(self._root, check)
+
+    @property
+    def _watcher(self) -> _Watcher:
+        session = self._sync
         if session not in _watchers:
             _watchers[session] = _Watcher(session)
-        _watchers[session].add(chain, outcome)
-        return True
+        return _watchers[session]
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from ._core.done_table import DIALECTS, RefusedByTable, ddl, remaining, shown
 from ._core.inspection import (
     KEY_KINDS,
     MOST_SHOWN,
+    QUEUE,
     Fire,
     KeyInfo,
     KeyKind,
@@ -27,7 +28,15 @@ from ._core.inspection import (
     shorten,
     token_hint,
 )
-from ._core.jobs import ResultWatch, Standing, covers, fetched_by, standing_of
+from ._core.jobs import (
+    ResultWatch,
+    Standing,
+    WaitingJob,
+    covers,
+    fetched_by,
+    standing_of,
+    ticket_of,
+)
 from ._core.keys import (
     Seconds,
     Template,
@@ -50,6 +59,7 @@ from ._core.options import (
     takes,
 )
 from ._core.schedule import lease_name, next_fires
+from ._core.signatures import signature_of
 from ._core.throttle import ThrottleKeywords, UsageOutcome
 from ._databases import NotOurs, open_in_django
 from ._forks import RenewedLock, fork_safe_lock
@@ -84,6 +94,7 @@ if TYPE_CHECKING:
         "DIALECTS",
         "KEY_KINDS",
         "MOST_SHOWN",
+        "QUEUE",
         "UNGUARDED_TOKEN",
         "AsyncClaim",
         "AsyncClaiming",
@@ -121,12 +132,14 @@ if TYPE_CHECKING:
         "ThrottleKeywords",
         "TypedDict",
         "UsageOutcome",
+        "WaitingJob",
         "Within",
         "Work",
         "answering",
         "check_hold",
         "checked_fence",
         "claiming",
+        "committed",
         "covers",
         "cron_words",
         "cut",
@@ -140,6 +153,7 @@ if TYPE_CHECKING:
         "inspector",
         "is_shortened",
         "job_keys",
+        "key_of",
         "lease_name",
         "lend",
         "next_fires",
@@ -153,10 +167,12 @@ if TYPE_CHECKING:
         "seconds",
         "shorten",
         "shown",
+        "signature_of",
         "standing_of",
         "start_thread",
         "takes",
         "throttling",
+        "ticket_of",
         "token_hint",
         "transactions",
         "try_lock",
@@ -187,6 +203,8 @@ class ClaimRequest(NamedTuple):
     """The text for duplicates of the claim."""
     token: str | None = None
     """The token of a detached claim that is continued; None: it is claimed."""
+    find: Any = None
+    """Looks up what was committed, for a duplicate whose first copy seems dead; see `committed`."""
 
 
 @overload
@@ -195,9 +213,9 @@ def claiming(dibs: "Dibs", request: ClaimRequest) -> "Claiming": ...
 def claiming(dibs: "AsyncDibs", request: ClaimRequest) -> "AsyncClaiming[Any]": ...
 def claiming(dibs: Any, request: ClaimRequest) -> Any:
     """The context manager of `Dibs.claim` for *request*; entering it raises what that raises."""
-    key, options, payload, name, note, token = request
+    key, options, payload, name, note, token, find = request
     fingerprint = NO_PAYLOAD if payload is None else payload.encode()
-    return dibs._claim(key, options, fingerprint, name, note, token)
+    return dibs._claim(key, options, fingerprint, name, note, token, find)
 
 
 @overload
@@ -212,6 +230,17 @@ def transactions(kind: Any, opener: Any, options: ClaimOptions) -> Any:
     *kind*: for whose claims. UsageError: *opener* or an option does not fit.
     """
     return kind._within(opener, options)
+
+
+def committed(kind: Any, within: Any) -> Any:
+    """A function that looks up what transactions of *within* have committed under a key."""
+    return kind._committed(within)
+
+
+def key_of(claim: "AsyncClaim | Claim") -> bytes:
+    """The key of *claim* in the store."""
+    state: Any = claim
+    return state._call.key
 
 
 def refusal_in(result: object) -> Duplicate | None:

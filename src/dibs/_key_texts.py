@@ -1,6 +1,7 @@
 """Entries as words: for people in a table, for programs as JSON; why a key is as it is. Pure."""
 
 import math
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -91,6 +92,8 @@ def what(entry: KeyInfo) -> str:
     )
     if entry.kind == "foreign":
         return f"foreign {entry.state}"
+    if entry.worker is not None:
+        return "claim, fetched"
     return entry.kind if entry.state in usual else f"{entry.kind}, {entry.state}"
 
 
@@ -106,6 +109,8 @@ def who(entry: KeyInfo) -> str:
 def details(entry: KeyInfo, *, whole: bool) -> str:
     """What else is to be said about it in a table."""
     match entry.kind:
+        case "waiters" if entry.state == "jobs" and entry.of is not None:
+            return f"{counted(entry.taken, 'job')} of {_shown_owner(entry, whole=whole)}"
         case "lock" | "fence" | "waiters" | "history" | "items" if entry.of is not None:
             return f"of {_shown_owner(entry, whole=whole)}"
         case "permits":
@@ -206,7 +211,7 @@ def facts(entry: KeyInfo, *, whole: bool) -> list[tuple[str, str]]:
         ("token hint", entry.token_hint or ""),
     ]
     listed += [("permit", _said(permit)) for permit in entry.permits]
-    if entry.taken > len(entry.permits):
+    if entry.kind == "permits" and entry.taken > len(entry.permits):
         listed.append(("permit", f"… {entry.taken - len(entry.permits)} more"))
     for fire in entry.fires:
         late = f", {duration(fire.delay)} late" if fire.delay >= 1 else ""
@@ -238,6 +243,11 @@ def meaning(entry: KeyInfo) -> str:
             return f"Others get Busy or wait. It is free {when}, unless it is renewed."
         case "permits":
             return "Others get a permit if fewer than their limit are held; else they get Busy."
+        case "claim" if entry.worker is not None:
+            return (
+                "The worker has fetched the message of this job, and has not started it. Others "
+                "with its key are refused or wait; if the worker dies, the next one takes the key."
+            )
         case "claim":
             text = "Duplicates are refused or wait. While it runs, it is renewed; if its process"
             return f"{text} has died, it is free {when}."
@@ -279,6 +289,9 @@ def _meaning_of_record(entry: KeyInfo) -> str:
             return f"It counts calls; a whole burst is free again in {duration(entry.remaining)}."
         case "history":
             return "The last fires of a schedule; `dibs why` shows them by the schedule's key."
+        case "waiters" if entry.state == "jobs":
+            jobs = "1 job waits" if entry.taken == 1 else f"{entry.taken} jobs wait"
+            return f"{jobs} for that key; the first begins when it is free."
         case "waiters":
             return "It notes who waits for a key, for people who look."
         case "fence":
@@ -346,6 +359,8 @@ def risk(entry: KeyInfo) -> str:
 Alive = Literal["running", "stopped", "ended", "unknown"]
 """Whether the process of a holder is alive, as far as can be known from here."""
 _LAST = "scheduled-last:"
+_OF_JOBS = re.compile(r"job:(?:alone|queue|ended|slot:\d+):$")
+"""What stands before a key of jobs, after the namespace."""
 GRACE = 60.0
 """Seconds by which a fire is late before it is worth a look."""
 
@@ -364,6 +379,8 @@ def places_of(key: str, typed: str) -> list[Place]:
     What a schedule keeps is found by the key of the schedule: its lease, and its last fire.
     """
     prefix = key.removesuffix(typed)
+    if (of_jobs := _OF_JOBS.search(prefix)) is not None:
+        return [Place(prefix[: of_jobs.start()], of_jobs[0] + typed)]
     if not prefix.endswith(_LAST):
         return [Place(prefix, typed)]
     namespace = prefix.removesuffix(_LAST)
@@ -431,6 +448,8 @@ def next_steps(reason: Facts) -> str:
         has, whose = ("has", "its") if len(remaining) == 1 else ("have", "the first")
         ended = f"{len(remaining)} of {counted(entry.taken, 'holder')} {has} ended"
         return f"{ended}: {whose} permit is free in {duration(min(remaining))}. {meaning(entry)}"
+    if entry.worker is not None and reason.alive == "ended":
+        return "The worker that had fetched this job is dead: the next one sent takes the key."
     if reason.alive in ("ended", "stopped") and entry.kind in ("lease", "claim"):
         how = f"has ended, so it is not renewed: it is free in {_time_left(entry)}."
         if reason.alive == "stopped":
@@ -450,6 +469,8 @@ def advice(reason: Facts) -> list[str]:
     """What can be done."""
     entry, command = reason.entry, _command(reason)
     match entry.kind:
+        case "claim" if entry.worker is not None:  # freed, its message and another one would run
+            return [_FETCHED[reason.alive == "ended"]]
         case "lease" | "claim" if reason.alive == "ended":
             return [f"Wait, or free it now: {command('release --force')}"]
         case "permits":
@@ -467,6 +488,13 @@ def advice(reason: Facts) -> list[str]:
             return ["Wait; DEL lets a whole burst through again."]
         case _:
             return []
+
+
+_FETCHED = {
+    True: "Send the job again, if it is wanted; the old message is dropped if it comes later.",
+    False: "Wait, or see what that worker is busy with: it starts the job itself.",
+}
+"""What to do about a job that was fetched, by whether its worker is dead."""
 
 
 def _first(reason: Facts) -> str:

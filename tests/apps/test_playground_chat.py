@@ -226,7 +226,7 @@ def test_the_whole_conversation(page: Any) -> None:
     expect(answers(page, "您還沒有設定住家")).to_have_count(1)
 
 
-@pytest.mark.parametrize("panel", ["hold", "once", "cached"])
+@pytest.mark.parametrize("panel", ["hold", "once", "cached", "machines"])
 def test_a_deep_link_leaves_the_head_in_sight(
     page: Any, playground: Playground, panel: str
 ) -> None:

@@ -124,7 +124,7 @@ def test_the_fields_of_json_are_these(shop: Shop) -> None:
     assert set(found["job:nightly"]) == {
         "key", "kind", "state", "remaining", "holder", "age", "size", "token_hint", "note",
         "fence", "permits", "taken", "loading", "took", "of", "fires", "due", "waiters",
-        "worker",
+        "worker", "used",
     }  # fmt: skip
     assert 500 < found["job:nightly"]["remaining"] <= 600
     assert found["order:alice:7"]["note"] == "job 17"

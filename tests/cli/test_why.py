@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from redis import Redis
@@ -14,6 +15,8 @@ from redis import Redis
 from dibs import Dibs
 from dibs._internal_api import KeyInfo
 from dibs._key_texts import Facts, Place, advice, listed, next_steps, places_of
+from dibs.integrations._sync.jobs import UniqueJobs
+from dibs.integrations._unique_jobs import UniqueKey, UniqueOptions
 from dibs.testing import Child, Server, eventually
 from tests.cli.conftest import Shop
 from tests.cli.program import Done, run
@@ -262,6 +265,8 @@ def test_where_a_key_belongs() -> None:
     """The namespace is what stands before it."""
     assert places_of("shop:nightly:42", "nightly:42") == [Place("shop:", "nightly:42")]
     assert places_of("nightly", "nightly") == [Place("", "nightly")]
+    assert places_of("shop:job:alone:a", "a") == [Place("shop:", "job:alone:a")]
+    assert places_of("shop:job:slot:2:a", "a") == [Place("shop:", "job:slot:2:a")]
     assert places_of("shop:scheduled-last:a", "a") == [
         Place("shop:", "scheduled:{shop:scheduled-last:a}"),
         Place("shop:", "scheduled-last:a"),
@@ -293,3 +298,40 @@ def test_there_is_advice_for_every_kind(entry: KeyInfo, said: str) -> None:
     found = Facts(Place("n:", "it is"), entry, False, "unknown")
     assert any(said in line for line in advice(found)), advice(found)
     assert next_steps(found) and listed(found, whole=True)
+
+
+def report(account: int) -> None: ...
+
+
+def jobs_of(dibs: Dibs, **terms: Any) -> UniqueJobs:
+    options = UniqueOptions(**terms)
+    return UniqueJobs(dibs, UniqueKey("report:{account}", report, options, "report"))
+
+
+def test_a_job_that_was_fetched_is_not_to_be_freed(shop: Shop) -> None:
+    """Freed, it would run twice: its message is in a worker. Its id is shown."""
+    with Dibs(shop.url, namespace="shop:") as dibs:
+        jobs = jobs_of(dibs)
+        with jobs.queueing("report:1", "job-17") as sending:
+            pass
+        jobs.fetched("report:1", sending.token)
+        done = run(shop.url, "why", "report:1", "--namespace", "shop:", "--show-keys")
+    assert "claim, fetched" in done.out and "job-17" in done.out
+    assert "has fetched the message of this job" in done.out
+    assert "release" not in done.out
+    entry = KeyInfo("a", "claim", "running", 5.0, "h:1", note="job-17", worker="w")
+    dead = Facts(Place("", "a"), entry, is_elsewhere=False, alive="ended")
+    assert "takes the key" in next_steps(dead) and "Send the job again" in advice(dead)[0]
+
+
+def test_it_says_how_many_jobs_wait_for_a_key(shop: Shop) -> None:
+    """With `queue=True`; also if nobody has the key at this moment."""
+    with Dibs(shop.url, namespace="shop:") as dibs:
+        jobs = jobs_of(dibs, queue=True)
+        assert jobs.turns is not None
+        for job_id in "abc":
+            jobs.turns.send("report:1", job_id, "", lambda *_: None)
+    done = run(shop.url, "why", "report:1", "--namespace", "shop:")
+    assert done.code == 0 and "2 jobs wait for that key" in done.out
+    listed = run(shop.url, "ls", "job:queue:*", "--namespace", "shop:", "--kind", "waiters")
+    assert listed.out.count("2 jobs of") == 1

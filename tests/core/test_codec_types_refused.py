@@ -250,7 +250,7 @@ def test_what_would_change_is_refused_where_the_annotation_is_not_known(value: A
     def function() -> Any: ...
 
     function.__annotations__["return"] = "OnlyForTypeCheckers"
-    codec = JsonCodec(returned_type(function))
+    codec = JsonCodec(returned_type(function).found())
     with pytest.raises(UsageError, match="type="):
         codec.encode(value)
     plain = {"a": [1, None, "x", {"b": 1.5}], "c": True}

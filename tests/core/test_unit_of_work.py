@@ -98,7 +98,7 @@ def test_what_waits_can_be_taken_back_once() -> None:
     assert unit.pending(None, b"b") is None
     for each in (lease, value, function):
         assert unit.take_back(each) and not unit.take_back(each)
-    assert unit.first is None
+    assert unit.waiting == []
 
 
 def test_what_waits_for_a_savepoint_waits_for_what_is_around_it() -> None:
@@ -117,7 +117,7 @@ def test_what_waits_for_a_savepoint_waits_for_what_is_around_it() -> None:
     inner.invalidated.add((None, b"y"))
     inner.hand_to(outer)
     assert outer.has_changed(None, b"y", ()) and not outer.has_changed(1, b"y", ())
-    assert inner.first is None and outer.loaded == {(None, b"x"): 1}
+    assert inner.waiting == [] and outer.loaded == {(None, b"x"): 1}
     assert seen == waiting == outer.effects()
     outer.decide("committed")
     assert around(inner) is None

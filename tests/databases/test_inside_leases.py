@@ -1,4 +1,4 @@
-"""Leases inside a transaction: lost ones, savepoints, tasks that outlive it, and `until`."""
+"""Leases inside a transaction: lost ones, tasks that outlive it, forks, and `until`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.orm import sessionmaker
 
 from dibs import AsyncDibs, Busy, Dibs, LeaseLost, UsageError
-from dibs.testing import Server, eventually
+from dibs.testing import Child, Server
 from tests.databases.worlds import AsyncSessionWorld, Database
 
 NewDatabase = Callable[[str], Database]
@@ -32,10 +32,15 @@ def database(new_database: NewDatabase) -> Database:
 
 
 @pytest.fixture
-def begin(database: Database) -> Iterator[Any]:
+def sessions(database: Database) -> Iterator[Any]:
     engine = create_engine(database.url())
-    yield sessionmaker(engine).begin
+    yield sessionmaker(engine)
     engine.dispose()
+
+
+@pytest.fixture
+def begin(sessions: Any) -> Any:
+    return sessions.begin
 
 
 def orders(database: Database) -> int:
@@ -65,33 +70,39 @@ def test_a_lease_that_was_lost_keeps_its_transaction_from_the_commit(
     assert valkey.client().get("account:a") == b"of another"
 
 
-def test_a_savepoint_that_is_rolled_back_takes_what_is_in_it_along(
-    dibs: Dibs, valkey: Server, database: Database, begin: Any
+@pytest.mark.parametrize("on_late", [None, "ignore"])
+@pytest.mark.parametrize("way", ["until", "claim"])
+def test_a_lease_that_is_lost_after_its_block_keeps_a_given_session_from_the_commit(
+    dibs: Dibs, valkey: Server, database: Database, sessions: Any, way: str, on_late: Any
 ) -> None:
-    """The rest waits for the transaction around it."""
-    called: list[str] = []
+    """A session of SQLAlchemy says when it will commit; that of a savepoint is no commit."""
+    options: dict[str, Any] = {"ttl": 30, "on_late": on_late}
+    dibs.once("first", within=sessions.begin, **DONE)(lambda session: None)()  # makes the table
 
-    @dibs.once("inner:{key}", **DONE)
-    def reserve(key: str) -> str:
-        return "reserved"
-
-    @dibs.once("outer:{key}", within=begin, **DONE)
-    def order(session: Any, key: str) -> int:
-        with contextlib.suppress(KeyError), session.begin_nested():
-            reserve("undone")
-            dibs.after_commit(lambda: called.append("undone"))
-            raise KeyError
+    def work(session: Any) -> None:
+        session.execute(INSERT)
         with session.begin_nested():
-            reserve("done")
-            dibs.after_commit(lambda: called.append("done"))
-        eventually(lambda: not valkey.client().exists("inner:undone"))
-        assert valkey.client().exists("inner:done") and not called
-        return 7
+            more = {"until": session} if way == "until" else {}
+            with dibs.hold("account:a", **options, **more):
+                pass
+        valkey.client().set("account:a", "of another")
+        assert dibs.peek("account:a") is not None  # it sees that the lease is lost
+        with session.begin_nested():
+            pass
 
-    order("k")
-    assert called == ["done"]
-    assert valkey.client().get("inner:done").startswith(b"dibs1 done")
-    assert not valkey.client().exists("inner:undone")
+    with sessions() as session:
+        if way == "until":
+            work(session)
+        else:
+            with dibs.claim("k", **DONE) as claim, claim.within(session):
+                work(session)
+                claim.complete(7)
+        with contextlib.nullcontext() if on_late else pytest.raises(LeaseLost):
+            session.commit()
+        session.rollback()
+        session.execute(INSERT)
+        session.commit()  # the next transaction of the session has nothing to do with it
+    assert orders(database) == (2 if on_late else 1)
 
 
 def test_others_are_refused_until_the_commit_and_a_block_may_end_before(
@@ -139,6 +150,46 @@ async def test_a_task_that_outlives_the_transaction_ends_what_it_holds_at_once(
     await world.close()
 
 
+@pytest.mark.only_on("linux", "darwin")
+@pytest.mark.usefixtures("real_interpreters")
+def test_a_forked_child_is_in_no_transaction(valkey: Server, database: Database) -> None:
+    """That of its parent never ends there: what the child holds is released at once."""
+    with Child(fork_inside, valkey.url, database.url()) as child:
+        assert child.result(within=60) == ["free", "UsageError"]
+
+
+def fork_inside(url: str, path: str) -> list[str]:
+    """What a child sees that is forked inside of a transaction."""
+    import os
+
+    from sqlalchemy import create_engine
+    from sqlalchemy.orm import sessionmaker
+
+    from dibs import Dibs, UsageError
+
+    dibs, answers, begin = Dibs(url), os.pipe(), sessionmaker(create_engine(path)).begin
+
+    @dibs.once("pay:{key}", window=60, after="replay", within=begin)
+    def pay(session, key: str) -> list[str]:  # type: ignore[no-untyped-def]
+        child = os.fork()
+        if not child:
+            try:
+                with dibs.hold("account:a", ttl=30):
+                    pass
+                seen = ["held" if dibs.peek("account:a") else "free"]
+                try:
+                    dibs.after_commit(lambda: None)
+                except UsageError:
+                    seen.append("UsageError")
+                os.write(answers[1], " ".join(seen).encode())
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        return os.read(answers[0], 100).decode().split()
+
+    return pay("k")
+
+
 def test_until_takes_what_has_a_transaction(dibs: Dibs) -> None:
     """Anything else is refused before the key is taken."""
     for wrong in ("session", object(), 7):
@@ -164,3 +215,29 @@ def test_a_client_that_is_closed_inside_says_what_it_leaves_behind(
     assert pay("k") == 7
     assert 0 < valkey.client().pttl("account:a") <= 30_050
     assert ["closed inside" in each.getMessage() for each in caplog.records] == [True]
+
+
+def test_several_keys_stay_held_until_the_commit(
+    dibs: Dibs, valkey: Server, database: Database, begin: Any
+) -> None:
+    """And the same transaction takes them up again, beside others; a refusal changes nothing."""
+    keys = ["account:a", "account:b"]
+
+    @dibs.once("pay:{key}", within=begin, **DONE)
+    def pay(session: Any, key: str) -> int:
+        with dibs.hold_all(keys, ttl=30):
+            session.execute(INSERT)
+        held = [each for each in valkey.keys() if each.startswith("account:")]
+        assert sorted(held) == keys
+        valkey.client().set("account:c", "of another")
+        with pytest.raises(Busy), dibs.hold_all([*keys, "account:c"], ttl=30):
+            pytest.fail("held one that is taken")
+        valkey.client().delete("account:c")
+        with dibs.hold_all([*keys, "account:c"], ttl=30) as leases:
+            assert not leases.lost
+        held = [each for each in valkey.keys() if each.startswith("account:")]
+        assert sorted(held) == [*keys, "account:c"]
+        return 7
+
+    assert pay("k") == 7 and orders(database) == 1
+    assert [each for each in valkey.keys() if each.startswith("account:")] == []

@@ -305,11 +305,17 @@ def rendered(found: dict[tuple[str, str], dict[str, Any]], wrong: list[str]) -> 
     for killed, name in KILLED.items():
         lines += ["", f"| killed: {name}, when … | Celery | RQ | Dramatiq | Taskiq | arq |",
                   "|---" * 6 + "|"]  # fmt: skip
+        rows: list[tuple[str, list[str]]] = []
         for phase, said in PHASES.items():
             if phase in found[FRAMEWORKS[0], killed]:
                 row = [cell(each, killed, phase, found[each, killed][phase], wrong)
                        for each in FRAMEWORKS]  # fmt: skip
-                lines.append(f"| {said} | " + " | ".join(row) + " |")
+                rows.append((said, row))
+        others = [row for _, row in rows if set(row) == {"once"}] if killed != "process" else []
+        told = [(said, row) for said, row in rows if row not in others]
+        if others:
+            told.append((f"{'in each other phase' if told else 'in each phase'}", others[0]))
+        lines += [f"| {said} | " + " | ".join(row) + " |" for said, row in told]
     jobs = [each for results in found.values() for group in results.values() for each in group]
     once = sum(1 for each in jobs if each[1] == 1)
     free = sum(1 for each in jobs if each[2])

@@ -58,6 +58,12 @@ def test_a_wrong_signature_is_refused(signature: str | None) -> None:
     assert not signature_is_right(BODY, signature, SECRET)
 
 
+def test_without_a_secret_nothing_is_right() -> None:
+    """A variable that is not set says so; else whoever signs with nothing would be LINE."""
+    with pytest.raises(UsageError, match="secret is empty"):
+        signature_is_right(BODY, sign(BODY, ""), "")
+
+
 @given(body=st.binary(), other=st.binary(), secret=st.text(min_size=1))
 def test_signatures_belong_to_a_body(body: bytes, other: bytes, secret: str) -> None:
     """The SDK's own validator agrees, for any body and secret."""

@@ -5,6 +5,7 @@ dependencies, the release of leases and the end of the claim all come before the
 has the whole response, in this order.
 """
 
+import asyncio
 import contextlib
 import inspect
 import random
@@ -15,6 +16,7 @@ import h11
 import pytest
 from fastapi import APIRouter, Depends, FastAPI, routing
 from sqlalchemy import create_engine, event
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
@@ -236,6 +238,72 @@ async def test_a_dependency_that_cannot_end_after_the_commit_is_a_warning_at_sta
         await Call(app, "POST /orders").run()
     warnings = [each.message for each in caplog.records if 'scope="function"' in each.message]
     assert len(warnings) == (scope == "function") and all("lock" in each for each in warnings)
+    engine.dispose()
+
+
+async def test_what_is_called_after_a_commit_is_not_cancelled_with_its_request(
+    valkey: Server, tmp_path: Any
+) -> None:
+    """The work was committed, so all of it is done; the client is waited for at its end."""
+    engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/shop.db")
+    called: list[str] = []
+    has_begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def publish() -> None:
+        has_begun.set()
+        await may_end.wait()
+        called.append("published")
+
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        app = FastAPI()
+
+        @app.post("/orders")
+        @once(**REPLAY, within=async_sessionmaker(engine).begin)
+        async def order(session: AsyncSession) -> int:
+            await dibs.after_commit(publish)
+            await dibs.after_commit(lambda: called.append("last"))
+            return 7
+
+        install(app, dibs, secret="s")
+        keyed = {"idempotency-key": "k-1"}
+        request = asyncio.create_task(Call(app, "POST /orders", headers=keyed).run())
+        await has_begun.wait()
+        request.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await request
+        assert called == []
+        may_end.set()
+    assert called == ["published", "last"]
+    await engine.dispose()
+
+
+async def test_a_lease_of_its_dead_first_copy_does_not_refuse_a_committed_response(
+    valkey: Server, tmp_path: Any
+) -> None:
+    """Killed after its commit: the key of the request is free before the lease, and the table is
+    asked. Of another request the table knows nothing.
+    """
+    engine = create_engine(f"sqlite:///{tmp_path}/shop.db")
+
+    async with AsyncDibs(valkey.url, budget=5) as dibs:
+        app = FastAPI()
+
+        @app.post("/orders", dependencies=[Depends(held("stock", ttl=30))])
+        @once(**REPLAY, within=sessionmaker(engine).begin)
+        def order(session: Session) -> int:
+            return 7
+
+        install(app, dibs, secret="s")
+        keyed = {"idempotency-key": "k-1"}
+        await Call(app, "POST /orders", headers=keyed).run()
+        valkey.flush()
+        valkey.client().set("stock", b"5a1f-2c@web-1:4711", px=30_000)
+        for _ in range(2):
+            again = await Call(app, "POST /orders", headers=keyed).run()
+            assert (again.status, again.json, again.is_replay) == (200, 7, True)
+        other = await Call(app, "POST /orders", headers={"idempotency-key": "k-2"}).run()
+        assert (other.status, other.json["type"]) == (409, "urn:dibs:busy")
+        assert "stock" in valkey.keys() and len(valkey.keys()) == 2
     engine.dispose()
 
 

@@ -216,3 +216,26 @@ def test_names_that_differ_are_different_policies() -> None:
     shown = {_printable(name) for name in names}
     assert len(shown) == len(names) and "sms:{user}" in shown
     assert all(each.isascii() and not set('"\\') & set(each[1:-1]) for each in shown)
+
+
+@pytest.mark.parametrize("cost", [2, lambda *request: 2], ids=["number", "function"])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_request_has_a_cost(
+    framework: str, cost: Any, valkey: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A number, or what a function says of the request; what does not fit is refused as a whole."""
+    monkeypatch.setitem(OPTIONS, "cost", cost)
+    monkeypatch.setitem(OPTIONS, "limit", 3)
+    with FRAMEWORKS[framework](valkey) as answers:
+        first, second = answers(2)
+    assert (first[0], second[0]) == (200, 429)
+    assert '"sms:{user}";r=1;t=' in first[1]["ratelimit"]
+
+
+def test_a_cost_that_never_passes_is_a_mistake() -> None:
+    """UsageError where the endpoint is decorated."""
+    from dibs import UsageError
+    from dibs.integrations.starlette import throttled
+
+    with pytest.raises(UsageError, match="a cost of 4 is more than the burst of 3"):
+        throttled("sms:{user}", limit=3, per=60, cost=4)

@@ -52,6 +52,32 @@ async def test_the_table_answers_when_redis_has_forgotten(
         assert await till.post(headers=KEYED) == by_redis
 
 
+DEAD = b"5a1f-2c - 193310c1a40@web-1:4711"
+"""A claim of a process that was killed."""
+
+
+@every_till
+async def test_the_table_answers_for_a_first_copy_that_seems_dead(
+    valkey: Server, database: Database, name: str
+) -> None:
+    """Killed after its commit: when a renewal is overdue, its client's retry is answered; before,
+    and if nothing was committed, it is refused.
+    """
+    async with opened(name, valkey, database, lease=30) as till:
+        first = await till.post(headers=KEYED)
+        by_redis = await till.post(headers=KEYED)
+        redis, key = valkey.client(), valkey.keys()[0]
+        redis.set(key, DEAD, px=25_000)
+        refused = await till.post(headers=KEYED)
+        assert (refused.status, refused.json["state"]) == (409, "running")
+        redis.pexpire(key, 19_500)
+        assert await till.post(headers=KEYED) == by_redis and by_redis.body == first.body
+        till.world.ask("DELETE FROM dibs_done")
+        redis.set(key, DEAD, px=10_000)
+        assert (await till.post(headers=KEYED)).status == 409
+        assert len(till.runs) == 1 and len(till.world.orders()) == 1
+
+
 @every_till
 async def test_the_table_answers_while_redis_is_out(
     own_server: Server, database: Database, name: str

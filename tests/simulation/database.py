@@ -56,6 +56,8 @@ class Connection:
         self.rows: dict[str, Any] = {}
         self.done: dict[str, DoneRow | None] = {}
         self.listeners: list[CommitListener] = []
+        self.savepoints: list[list[CommitListener]] = []
+        """Those who listen in each savepoint that is open, the innermost last."""
         self._random = database.random_of(process)
 
     def __repr__(self) -> str:
@@ -113,6 +115,23 @@ class Connection:
             return []
         assert sql == _SQL.prune, sql
         return []
+
+    @asynccontextmanager
+    async def savepoint(self) -> AsyncGenerator[None]:
+        """A savepoint: what its block raises rolls it back."""
+        rows, done = dict(self.rows), dict(self.done)
+        self.savepoints.append([])
+        try:
+            await self._travel()
+            yield
+            await self._travel()
+        except BaseException:
+            self.rows, self.done = rows, done
+            for listener in self.savepoints.pop():
+                listener(False)
+            raise
+        outer = self.savepoints[-2] if len(self.savepoints) > 1 else self.listeners
+        outer += self.savepoints.pop()
 
     def _take(self, key: str, given: dict[str, Any]) -> TableRows:
         owner = self._database.locks.get(key)
@@ -251,8 +270,13 @@ class SimulatedTransaction(Transaction):
     def on_end(self, outcome: CommitListener) -> bool:
         if self._tells != "events":
             return False
-        self.value.listeners.append(outcome)
+        savepoints = self.value.savepoints
+        (savepoints[-1] if savepoints else self.value.listeners).append(outcome)
         return True
+
+    @property
+    def is_in_savepoint(self) -> bool:
+        return bool(self.value.savepoints)
 
 
 _databases._CLASSES["tests", "Connection"] = SimulatedTransaction

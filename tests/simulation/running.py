@@ -61,7 +61,10 @@ def run(name: str, seed: int, plan: Plan | None = None, *, is_traced: bool = Fal
     since = time.process_time()
     gc.disable()  # what is collected, and when, must not depend on the runs before
     world = World(f"{name}/{seed}", plan or plan_of(name, seed), is_traced=is_traced)
-    world.run(WORKLOADS[name](world).main())
+    try:
+        world.run(WORKLOADS[name](world).main())
+    except Exception as error:  # of a last look: this seed has failed, the others go on
+        world.violate(f"{type(error).__name__}: {error}")
     world.note("end", sorted(world.counts.items()))
     executed = sum(host.server.executed for host in world.topology.hosts)
     outcome = Outcome(

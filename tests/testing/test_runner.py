@@ -110,6 +110,8 @@ def run_inner(folder: Path, *arguments: str, **environment: str) -> tuple[dict[s
         "fEpxX",
         "-W",
         "error",
+        "-W",  # as in pyproject.toml
+        "ignore:It looks like `register_random`",
         "-p",
         "no:cacheprovider",
     ]

@@ -1,7 +1,7 @@
 """Getting cached values: from memory, from the store, or by a load that all callers share."""
 
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from .._core.cache import (
@@ -158,19 +158,18 @@ class AsyncCache:
         self._store.enter()
         payload, value = packed(keys.options.codec, value, keys.name)
         if use.has_begun and (unit := current()) is not None:
-            storing = self._when_committed(self._put, keys, payload)
-            if unit.put(AsyncEffect(self._leases, keys.key, monotonic(), storing)):
+
+            async def store(outcome: Outcome) -> None:
+                if outcome == "committed":
+                    await self._put(keys, payload)
+
+            lasts = keys.options.ttl * 2 + keys.options.stale
+            delete = self._deleting(keys.key, keys.lock, keys.name, lasts, forget=keys.key)
+            if unit.put(AsyncEffect(self._leases, keys.key, monotonic(), store, delete)):
+                unit.invalidated.add((self._leases, keys.key))
                 unit.loaded[self._leases, keys.key] = value
                 return True
         return await self._put(keys, payload)
-
-    @staticmethod
-    def _when_committed(work: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-        async def end(outcome: Outcome) -> None:
-            if outcome == "committed":
-                await work(*args)
-
-        return end
 
     async def _put(self, keys: CacheKeys, payload: bytes) -> bool:
         options = keys.options
@@ -243,7 +242,14 @@ class AsyncCache:
         unit = current() if use.has_begun else None
         if unit is None:
             return
+        delete = self._deleting(key, lock, name, lasts, forget=forget)
+        unit.forget(self._leases, forget)
+        unit.invalidated.add((self._leases, key))
+        unit.put(AsyncEffect(self._leases, key, monotonic(), delete, delete))
 
+    def _deleting(
+        self, key: bytes, lock: bytes, name: str, lasts: float, *, forget: bytes | None
+    ) -> Callable[[Outcome], Coroutine[Any, Any, None]]:
         async def delete(outcome: Outcome) -> None:
             if outcome == "rolled_back":
                 return
@@ -254,9 +260,7 @@ class AsyncCache:
                 self._events.emit("outage", name, cause=outage.cause)
             self._changed(key, forget)
 
-        unit.forget(self._leases, forget)
-        unit.invalidated.add((self._leases, key))
-        unit.put(AsyncEffect(self._leases, key, monotonic(), delete))
+        return delete
 
     def _changed(self, key: bytes, value: bytes | None) -> None:
         """Forget the value, or what has the tag *key*."""

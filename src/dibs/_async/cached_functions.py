@@ -30,6 +30,7 @@ from .._core.cache import (
 from .._core.codec_types import returned_type, returned_values_type
 from .._core.keys import Template, check_fields, check_ignored, expand, fields_of, public_name
 from .._core.options import CacheKeywords, CacheOptions, Remembered, Settings, takes, template_first
+from .._core.signatures import signature_of
 from .._tasks import check_function, mark_coroutine, must_await
 from ..errors import DibsError, UsageError
 from .cache import AsyncCache
@@ -54,7 +55,7 @@ class _Signature:
     def __get__(self, cached: Any, owner: object = None) -> inspect.Signature:
         if cached is None or not cached._bound:
             raise AttributeError("__signature__")
-        whole = inspect.signature(cached._function)
+        whole = signature_of(cached._function)
         return whole.replace(parameters=list(whole.parameters.values())[1:])
 
 
@@ -90,7 +91,7 @@ class AsyncCached(Generic[P, T]):
         functools.update_wrapper(self, function, updated=())
         for name, value in getattr(function, "__dict__", {}).items():
             setattr(self, name, value)
-        self._takes_class = next(iter(inspect.signature(function).parameters), "") == "cls"
+        self._takes_class = next(iter(signature_of(function).parameters), "") == "cls"
         self._cache = cache
         self._settings = settings
         self._template = template
@@ -144,7 +145,7 @@ class AsyncCached(Generic[P, T]):
             False if Redis is unavailable; the stored value is deleted when Redis is available
             again.
         """
-        if "value" in inspect.signature(self._function).parameters:
+        if "value" in signature_of(self._function).parameters:
             raise UsageError("this function has a parameter named value: it has no set")
         return must_await(self._cache.put(self._request(args, kwargs).keys, value))
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 else:
     R = TypeVar("R")
 import functools
-import inspect
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -54,6 +53,7 @@ from .._core.done_table import Recorded, RefusedByTable
 from .._core.keys import Fields, Template, answering, expand
 from .._core.lease import UNGUARDED, HeldElsewhere, Holding
 from .._core.options import HoldOptions
+from .._core.signatures import signature_of
 from ..errors import Duplicate, LeaseLost, Mismatch
 from .committed_rows import AsyncRecords, AsyncTableQuery
 from .hold import resume
@@ -672,7 +672,7 @@ def once(
         return await leases.calls.run(functools.partial(run, args, kwargs), failed)
 
     if within is not None:
-        claimed.__signature__ = inspect.signature(shown)  # type: ignore[attr-defined]
+        claimed.__signature__ = signature_of(shown)  # type: ignore[attr-defined]
     return claimed
 
 

@@ -37,6 +37,7 @@ from .._core.keys import (
     seconds,
 )
 from .._core.lease import HoldCall, Holding, secret_in
+from .._core.lease_group import check_keys
 from .._core.options import (
     ClaimKeywords,
     ClaimOptions,
@@ -64,7 +65,9 @@ from ..events import Listener
 from .cache import AsyncCache
 from .cached_functions import AsyncCaching
 from .claim import AsyncClaiming, ClaimCall, once
+from .committed_rows import AsyncRecords, AsyncTableQuery, FindCommitted
 from .hold import AsyncHold, AsyncLease, exclusive
+from .hold_all import AsyncHoldAll
 from .leader import AsyncLeadership, leader_name
 from .lease_table import AsyncLeases, peek
 from .scheduled import AsyncScheduledFunction, AsyncScheduler, register
@@ -137,6 +140,7 @@ class AsyncDibs(AsyncCaching, AsyncCounting, AsyncStreaming):
         reopen_after_fork(self._events, self._store, self._leases, self._cache, streams)
         holding = functools.partial(HoldOptions, settings)
         self._hold_options = Remembered(AsyncDibs.hold, holding)
+        self._hold_all_options = Remembered(AsyncDibs.hold_all, holding)
         self._try_hold_options = Remembered(AsyncDibs.try_hold, holding)
         self._exclusive_options = Remembered(AsyncDibs.exclusive, holding)
         self._claim_options = Remembered(AsyncDibs.claim, ClaimOptions)
@@ -193,6 +197,29 @@ class AsyncDibs(AsyncCaching, AsyncCounting, AsyncStreaming):
         check_until(until)
         secret = None if token is None else secret_in("hold", token)
         return self._new_hold(self._leases, call, secret=secret, until=until)
+
+    @takes(HoldKeywords, HoldOptions)
+    def hold_all(
+        self, keys: Iterable[str], *, name: str | None = None, **options: Unpack[HoldKeywords]
+    ) -> AsyncHoldAll:
+        """Hold all of *keys* during the `async with` block, or none of them.
+
+        Keys that share a slot, as all do outside of a cluster, are taken in one step; others in an
+        order that is the same for all callers. A caller that waits keeps those that it has got.
+
+        Args:
+            keys: The keys, without the namespace.
+            name: What events and errors call the keys, as in `hold`.
+
+        Raises:
+            Busy: Another holder has one of the keys: `key` says which.
+            LeaseLost: A lease was lost, as in `hold`.
+            Unavailable: Redis is unavailable and the policy is "closed".
+            UsageError: An option is invalid, there is no key, or one is there twice.
+        """
+        chosen, namespace = self._hold_all_options(options), self._settings.namespace
+        calls = [HoldCall(expand(namespace, key), key, name, chosen) for key in check_keys(keys)]
+        return AsyncHoldAll(self._leases, calls, self._new_hold)
 
     @takes(TryHoldKeywords, HoldOptions)
     def try_hold(
@@ -424,13 +451,15 @@ class AsyncDibs(AsyncCaching, AsyncCounting, AsyncStreaming):
         name: str | None,
         note: str | None = None,
         token: str | None = None,
+        find: FindCommitted | None = None,
     ) -> AsyncClaiming[Any]:
         """Claim with options that an integration has checked once."""
         data = expand(self._settings.namespace, key)
         call = HoldCall(data, key, name, self._holding(options))
         secret = None if token is None else secret_in("claim", token)
+        table = None if find is None else AsyncTableQuery(find)
         return self._new_claiming(
-            self._leases, ClaimCall(call, options, seen, encoded_note(note), secret)
+            self._leases, ClaimCall(call, options, seen, encoded_note(note), secret, table)
         )
 
     @overload
@@ -544,6 +573,11 @@ class AsyncDibs(AsyncCaching, AsyncCounting, AsyncStreaming):
         """Opens the transactions of jobs and endpoints. UsageError: *opener* cannot be called."""
         return AsyncWithin(opener, 0, options)
 
+    @staticmethod
+    def _committed(within: AsyncWithin) -> FindCommitted:
+        """Looks up what the transactions of *within* have committed."""
+        return AsyncRecords(within).find
+
     # ---- inspecting
 
     def _inspector(self) -> "AsyncInspector":
@@ -557,7 +591,8 @@ class AsyncDibs(AsyncCaching, AsyncCounting, AsyncStreaming):
         """For the integrations of job queues."""
         from .job_keys import AsyncJobKeys
 
-        return AsyncJobKeys(self._leases, self._settings.namespace)
+        settings = self._settings
+        return AsyncJobKeys(self._leases, settings.namespace, settings.on_outage)
 
     # ---- the end
 

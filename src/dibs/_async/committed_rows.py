@@ -8,6 +8,7 @@ from .._core.done_table import Recorded, look_now, row_key
 from .._tasks import Flight, Guard, maybe_await, within
 from .transaction import AsyncWithin, open_writers, run
 
+FindCommitted = Callable[[bytes], Awaitable[Recorded | None]]
 _log = logging.getLogger("dibs")
 
 _LOOK_WITHIN = 2.0
@@ -58,7 +59,7 @@ class AsyncTableQuery:
 
     __slots__ = ("_find", "_is_asked", "has_answered")
 
-    def __init__(self, find: Callable[[bytes], Awaitable[Recorded | None]]) -> None:
+    def __init__(self, find: FindCommitted) -> None:
         self._find = find
         self._is_asked = False
         self.has_answered = False

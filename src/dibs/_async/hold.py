@@ -4,7 +4,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 from .._core.capabilities import must_allow
 from .._core.causes import cause_for
@@ -420,6 +420,10 @@ class AsyncHold(AsyncEntered):
         self._given = outcome
         return None
 
+    async def is_taken(self) -> bool:
+        """Take it before the block begins. False: another holder has the key."""
+        return self._secret is not None or await self.take() is None
+
     async def _take(self) -> LeaseState | Holding:
         """A lease, perhaps one that waits for the end of a transaction; or who has it."""
         if not use.has_begun:
@@ -460,6 +464,10 @@ class AsyncHold(AsyncEntered):
         lease = self._lease = AsyncRenewedLease(leases, outcome)
         self._keep_alive(outcome)
         return lease
+
+    def or_none(self) -> "AsyncHoldOrNone[AsyncLease]":
+        """Enter the block with None if another holder has the key, instead of raising Busy."""
+        return AsyncHoldOrNone(self)
 
     def _keep_alive(self, state: LeaseState) -> None:
         """Have the lease renewed, and the body stopped when it is lost all the same."""
@@ -524,6 +532,34 @@ class AsyncHold(AsyncEntered):
         on_late = state.call.options.on_late or ("raise" if is_inside else "ignore")
         if error is None and on_late == "raise" and state.is_lost_at(monotonic()):
             raise lost_error(state)
+
+
+H = TypeVar("H")
+
+
+class AsyncHoldOrNone(Generic[H]):
+    """`async with dibs.hold(…).or_none() as lease:` tells, in place of raising Busy."""
+
+    __slots__ = ("_hold", "_is_held")
+
+    def __init__(self, hold: Any) -> None:
+        self._hold = hold
+        self._is_held = False
+
+    async def __aenter__(self) -> H | None:
+        if not await self._hold.is_taken():
+            return None
+        self._is_held = True
+        return await self._hold.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._is_held:
+            await self._hold.__aexit__(kind, error, traceback)
 
 
 def exclusive(

@@ -1,4 +1,4 @@
-"""What jobs keep beside their claims: heartbeats of workers, and the last run of a key."""
+"""What jobs keep beside their claims: heartbeats of workers, the last run of a key, who waits."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,16 +9,26 @@ from .._core.jobs import (
     ENDED,
     HEARTBEAT,
     HEARTBEAT_NAME,
+    LOOK,
+    QUEUE,
+    QUEUES,
     LastRun,
     ServerClock,
+    WaitingJob,
     ended_request,
     fetch_request,
+    leave_request,
+    next_request,
     read_ended,
+    read_keys,
+    read_ticket,
+    read_waiting,
+    wait_request,
     worker_id,
 )
 from .._core.keys import expand, milliseconds
 from .._core.lease import HoldCall, LeaseState, read_acquire, secret_in, value_request
-from .._core.options import HoldOptions, Settings
+from .._core.options import HoldOptions, OutagePolicy, Settings
 from .._core.request import Request, pack
 from .._tasks import monotonic
 from ..errors import Unavailable, UsageError
@@ -28,9 +38,10 @@ from .lease_table import AsyncLeases
 class AsyncJobKeys:
     """Reads and writes them. Every method: Unavailable, UsageError."""
 
-    def __init__(self, leases: AsyncLeases, namespace: str) -> None:
+    def __init__(self, leases: AsyncLeases, namespace: str, policy: OutagePolicy) -> None:
         self._leases = leases
         self._namespace = namespace
+        self._policy: OutagePolicy = policy
         self._heartbeats: dict[float, LeaseState] = {}
         """Those of this process: workers have one for each length of a lease."""
         self._clock = ServerClock()
@@ -79,6 +90,51 @@ class AsyncJobKeys:
         """The last run with *key* that has completed."""
         request = value_request(expand(self._namespace, ENDED + key))
         return await self._ask(request, read_ended)
+
+    # ---- jobs that wait for their turn
+
+    def is_closed_in_outage(self, policy: OutagePolicy | None) -> bool:
+        """Whether a job is refused in an outage, by its own *policy* or that of the client."""
+        return (policy or self._policy) == "closed"
+
+    def new_id(self) -> str:
+        """Another id each time."""
+        return worker_id(self._leases.new_token())
+
+    async def wait(self, shape: str, key: str, job: WaitingJob) -> WaitingJob:
+        """Let *job* wait for *key*, one of the keys of *shape*; with its ticket."""
+        data = expand(self._namespace, QUEUE + key)
+        ticket = await self._ask(wait_request(data, job), read_ticket)
+        index = expand(self._namespace, QUEUES + shape)
+        await self._ask(Request(pack("ZADD", index, ticket, key.encode()), 1, index))
+        return job._replace(ticket=ticket)
+
+    async def waiting(self, key: str, count: int = 1) -> list[WaitingJob]:
+        """The next jobs that wait for *key*."""
+        data = expand(self._namespace, QUEUE + key)
+        return await self._ask(next_request(data, count), read_waiting)
+
+    async def leave(self, key: str, ticket: int) -> None:
+        """Let the job with *ticket* wait for *key* no longer: it was sent."""
+        await self._ask(leave_request(expand(self._namespace, QUEUE + key), ticket))
+
+    async def awaited(self, shape: str, count: int) -> list[str]:
+        """The keys of *shape* that jobs may wait for; those first that have waited for longest."""
+        index = expand(self._namespace, QUEUES + shape)
+        return await self._ask(Request(pack("ZRANGE", index, 0, count - 1), 1, index), read_keys)
+
+    async def forget(self, shape: str, key: str) -> None:
+        """Nobody waits for *key* any more."""
+        index, word = expand(self._namespace, QUEUES + shape), key.encode()
+        await self._ask(Request(pack("ZREM", index, word), 1, index))
+        if jobs := await self.waiting(key):  # one came in at this moment
+            await self._ask(Request(pack("ZADD", index, jobs[0].ticket, word), 1, index))
+
+    async def may_look(self, shape: str, every: float) -> bool:
+        """Whether to look after the keys of *shape*: one worker does, in *every* seconds."""
+        key = expand(self._namespace, LOOK + shape)
+        words = pack("SET", key, self._leases.new_token(), "NX", "PX", milliseconds(every))
+        return await self._ask(Request(words, 1, key)) is not None
 
     async def _heartbeat(self, ttl: float) -> LeaseState:
         leases, known = self._leases, self._heartbeats.get(ttl)

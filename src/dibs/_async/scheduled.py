@@ -1,7 +1,6 @@
 """Scheduled functions: the decorator, the scheduler, and the runner that waits for each fire."""
 
 import functools
-import inspect
 import logging
 from collections.abc import Callable
 from datetime import datetime
@@ -38,6 +37,7 @@ from .._core.schedule import (
     register_request,
     takes_fire,
 )
+from .._core.signatures import signature_of
 from .._events import EventSink
 from .._system import time
 from .._tasks import BackgroundTasks, Guard, Signal, ends_task, maybe_await, monotonic
@@ -81,7 +81,7 @@ class AsyncScheduledFunction:
         self.call = HoldCall(data, text, options.key, options.lease)
         self.keys = [last, records_key(f"{settings.namespace}fires:".encode(), last), data]
         """Of the last fire, of the last records, and of the lease: in one slot of a cluster."""
-        self._takes_fire = takes_fire(list(inspect.signature(function).parameters.values()))
+        self._takes_fire = takes_fire(list(signature_of(function).parameters.values()))
 
     async def __call__(self, fire: AsyncFire) -> None:
         """Call the function."""

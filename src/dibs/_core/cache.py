@@ -14,6 +14,7 @@ from .keys import Template, companion_key, expand, roots_of
 from .lease import ANOTHER_TYPE
 from .options import CacheOptions, Settings
 from .request import SIZE, OddReply, Reply, Request, pack, parts_in
+from .signatures import signature_of
 from .tracking import Tracked, Watching, read_watch
 
 
@@ -214,7 +215,7 @@ class ItemTemplate:
 
     def __init__(self, text: str, function: Callable[..., Any]) -> None:
         self.text = text
-        parameters = inspect.signature(function).parameters
+        parameters = signature_of(function).parameters
         names = [name for name in parameters if name not in ("self", "cls")]
         self._where = getattr(function, "__qualname__", repr(function))
         if not names:
@@ -283,7 +284,7 @@ def _field_of_items(text: str, where: str, parameters: list[str], listed: str) -
 
 def _of_one(function: Callable[..., Any], listed: str, item: str) -> Callable[..., Any]:
     """A function like *function*, of one item in place of the list."""
-    signature = inspect.signature(function)
+    signature = signature_of(function)
     parameters = [
         parameter.replace(name=item) if parameter.name == listed else parameter
         for parameter in signature.parameters.values()

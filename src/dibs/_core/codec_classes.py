@@ -1,7 +1,6 @@
 """Classes with fields ↔ JSON: dataclasses, named tuples, TypedDicts, pydantic, msgspec."""
 
 import dataclasses
-import inspect
 import json
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ from .codec_converters import (
     Write,
     conversion_error,
 )
+from .signatures import signature_of
 
 FieldConverters = Mapping[str, Converter]
 _AGAIN = "it does not come back from JSON as it is"
@@ -119,7 +119,7 @@ def _instance_maker(cls: Any, name: str, fields: FieldConverters) -> Read:
 
 def _positional_fields(cls: Any, name: str, given: list[str]) -> list[str]:
     """The fields that `__init__` takes in this order. Unsupported: it does not take them all."""
-    parameters = inspect.signature(cls).parameters.values()
+    parameters = signature_of(cls).parameters.values()
     by_name = {
         each.name
         for each in parameters

@@ -4,7 +4,6 @@ import collections.abc as abc
 import enum
 import functools
 import hashlib
-import inspect
 import itertools
 import types
 import typing
@@ -38,6 +37,7 @@ from .codec_converters import (
     mapping,
     sequence,
 )
+from .signatures import annotations_of, return_annotation
 
 FORMAT = "2"
 """Goes into every fingerprint; another number makes a miss of everything that is stored."""
@@ -102,27 +102,50 @@ def describe(of: Any) -> str:
     return shape_of(of).text
 
 
+class LaterType:
+    """What *find* finds, when it is first needed: until then not every name exists."""
+
+    def __init__(self, find: Callable[[], Any]) -> None:
+        self._find = find
+
+    def found(self) -> Any:
+        """The type. JsonValue: a name in it still does not exist, or only for type checkers."""
+        try:
+            return self._find()
+        except Exception:
+            return JsonValue
+
+
+def _now_or_later(find: Callable[[], Any]) -> Any:
+    try:
+        return find()
+    except Exception:  # a name that is defined below, inside a function, or for type checkers only
+        return LaterType(find)
+
+
 def returned_type(function: Callable[..., Any]) -> Any:
     """What *function* says it returns, where that says more than JSON; else None.
 
-    JsonValue: it says something that cannot be resolved.
+    LaterType: it says something that cannot be resolved yet.
     """
-    try:
-        of = typing.get_type_hints(function).get("return")
-    except Exception:  # names that exist for type checkers only, or inside a function
-        return JsonValue
+    return _now_or_later(functools.partial(_returned_type, function))
+
+
+def returned_values_type(function: Callable[..., Any]) -> Any:
+    """The type of the values in the dict that *function* says it returns; as `returned_type`."""
+    return _now_or_later(functools.partial(_returned_values_type, function))
+
+
+def _returned_type(function: Callable[..., Any]) -> Any:
+    of = return_annotation(function)
     try:
         return None if of is None or shape_of(of).is_plain else of
     except UsageError:  # a codec may know it; if not, it says so
         return of
 
 
-def returned_values_type(function: Callable[..., Any]) -> Any:
-    """The type of the values in the dict that *function* says it returns; as `returned_type`."""
-    try:
-        of = typing.get_type_hints(function).get("return")
-    except Exception:
-        return JsonValue
+def _returned_values_type(function: Callable[..., Any]) -> Any:
+    of = return_annotation(function)
     parts = get_args(of)
     if get_origin(of) not in (dict, abc.Mapping, abc.MutableMapping) or len(parts) != 2:
         return None
@@ -361,7 +384,7 @@ def _field_hints(of: Any) -> Iterator[tuple[str, Any]]:
     cls = get_origin(of) or of
     bindings = _type_bindings(of)
     for name, hint in _resolved_hints(cls).items():
-        home = next((base for base in cls.__mro__ if name in inspect.get_annotations(base)), cls)
+        home = next((base for base in cls.__mro__ if name in annotations_of(base)), cls)
         yield name, _bound_type(hint, bindings.get(home, {}))
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from ..errors import Duplicate, Mismatch, UsageError
+from .signatures import signature_of
 
 TableRow = Sequence[Any]
 TableRows = Sequence[TableRow]
@@ -271,7 +272,6 @@ class RefusedByTable(NamedTuple):
 ELSEWHERE = OpenElsewhere()
 RecordAnswer = Ours | Recorded | OpenElsewhere
 
-_SAVEPOINT = "dibs_done"
 WRONG_HALF = (
     "an async function needs a transaction for asyncio, as of an AsyncEngine; a plain function "
     "needs one for threads"
@@ -311,8 +311,13 @@ def take(dialect: SqlDialect, record: DoneRecord) -> Generator[Statement, TableR
             return row
     if dialect.has_transaction_ids:
         return Ours(str(rows[0][0]))
-    yield f"SAVEPOINT {_SAVEPOINT}", {}
+    yield f"SAVEPOINT {_savepoint(record)}", {}
     return Ours(None)
+
+
+def _savepoint(record: DoneRecord) -> str:
+    """Its name for this record: in MySQL, one of the same name inside would take its place."""
+    return f"dibs_{advisory_lock(record.token) % 2**64:016x}"
 
 
 def look(dialect: SqlDialect, key: str) -> Generator[Statement, TableRows, Recorded | None]:
@@ -338,7 +343,7 @@ def finish(
 ) -> Generator[Statement, TableRows, None]:
     """Write the result. UsageError: it is not the transaction in which the row was taken."""
     if not dialect.has_transaction_ids:
-        yield f"RELEASE SAVEPOINT {_SAVEPOINT}", {}
+        yield f"RELEASE SAVEPOINT {_savepoint(record)}", {}
     parameters = _record_parameters(dialect, record, result=result) | {"window": record.window_ms}
     rows = yield dialect.done, parameters
     if dialect.has_transaction_ids and (not rows or str(rows[0][0]) != ours.transaction):
@@ -389,7 +394,7 @@ def shown(opener: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any: ...
 
-    signature = remaining(opener, inspect.signature(function))
+    signature = remaining(opener, signature_of(function))
     call.__signature__ = signature  # type: ignore[attr-defined]
     return call
 

@@ -32,6 +32,10 @@ KEY_KINDS: Final[tuple[str, ...]] = get_args(KeyKind)
 
 HEAD = 512
 """How many bytes of a value are read; a lease or a claim has fewer, as a rule."""
+QUEUE = "job:queue:"
+"""Before the key of jobs: those that wait for it."""
+QUEUES = "job:queues:"
+"""Before a template without its fields: the keys that jobs wait for."""
 DONE = "-done"
 """How the token hint of a claim that is done ends."""
 _SECRET = re.compile(rb"(?:dibs1 done )?([0-9a-f]{16,}-[0-9a-f]+)(?:~\d+)?[@ ]")
@@ -75,7 +79,7 @@ class KeyInfo(NamedTuple):
     """lease: held, or cooling (released, and kept by at_least); permits: held; claim: running;
     done: done; cached: value, failed or loading; lock: loading or resting (a load has just
     failed); schedule: recorded, or new (no fire is over yet); history: fires; rate: counting;
-    waiters: waiting; fence: counter; tag: version; stream, items: running or done;
+    waiters: waiting or jobs; fence: counter; tag: version; stream, items: running or done;
     foreign: the type that the server names, or denied (by the ACL)."""
     remaining: float | None = None
     """Seconds that the server keeps it; None: for ever."""
@@ -219,6 +223,11 @@ def _classified_key(namespace: str, key: str, reading: KeyReading, now: float) -
             return KeyInfo(key, "fence", "counter", remaining, of=whose)
         case [int(), list()] if key.startswith("fires:") and (whose := _owner_key(namespace, key)):
             return KeyInfo(key, "history", "fires", remaining, of=whose)
+        case [int(count), list()] if key.startswith(QUEUE):
+            of = key.removeprefix(QUEUE)
+            return KeyInfo(key, "waiters", "jobs", remaining, of=of, taken=count)
+        case [int(), list()] if key.startswith(QUEUES):
+            return KeyInfo(key, "waiters", "jobs", remaining)
         case [int(count), list()] if key.startswith("waiting:") and (
             whose := _owner_key(namespace, key)
         ):

@@ -1,4 +1,4 @@
-"""Jobs: which worker has fetched the message of one, and which run of a key was the last.
+"""Jobs: which worker has fetched the message of one, which run of a key was the last, which wait.
 
 A worker that fetches a message writes its name into the claim of the job, after the holder:
 
@@ -8,13 +8,20 @@ A worker that fetches a message writes its name into the claim of the job, after
 `job:worker:7c20…-5` is a lease of that worker process, its heartbeat. Where it is free the worker
 is dead, or stood still for that long: nobody will start the job before its message is delivered
 again, and another job may have its key. If the worker goes on all the same, it finds that taken.
+
+With `queue=True` a job whose key is taken waits in `job:queue:<its key>`, a sorted set, with its
+message, and with a ticket as its score; it is sent when the key is free, the lowest ticket first.
+`job:queues:<its template>` names the keys that have such a set, for workers that look after them.
 """
 
-from typing import Literal, NamedTuple
+import json
+from typing import Any, Literal, NamedTuple, cast
 
 from .capabilities import run_script, run_whole_script
 from .claim import NO_PAYLOAD, done_record, read_record, running_record
 from .codec import frame, unframe
+from .inspection import QUEUE as QUEUE
+from .inspection import QUEUES as QUEUES
 from .inspection import KeyInfo
 from .lease_value import FETCHED, parts_of, secret_of
 from .request import Reply, Request, pack
@@ -115,6 +122,89 @@ class ServerClock:
         """The server has said its *time* between *sent* and *received*; 0: not really."""
         if time and received - sent <= self.PRECISE:
             self._ahead, self._until = time - (sent + received) / 2, received + self.KEPT
+
+
+# ---- jobs that wait for their turn
+
+
+LOOK = "job:look:"
+"""Before the same: the lease of the worker that looks after them."""
+
+
+class WaitingJob(NamedTuple):
+    """A job that waits for its turn."""
+
+    job_id: str
+    message: str
+    """What its framework sends when it is its turn."""
+    sending: str
+    """Tells the times apart at which its id was sent."""
+    entry: str
+    """Tells the times apart at which it was put here."""
+    ticket: int = 0
+    """The lowest is the next one. 0: it has none yet."""
+
+    @property
+    def sent_at(self) -> float:
+        """The ticket as seconds, which its message takes along: it keeps its place."""
+        return self.ticket / 1e6
+
+    @property
+    def turn_key(self) -> str:
+        """The key of sending it, where several may be sent at once."""
+        return f"job:turn:{self.entry}"
+
+
+def ticket_of(sent_at: float | None) -> int:
+    """The ticket that a message has brought along; 0: none."""
+    return 0 if sent_at is None else round(sent_at * 1e6)
+
+
+def wait_request(key: bytes, job: WaitingJob) -> Request:
+    """Let *job* wait at *key*; the reply is its ticket."""
+    member = json.dumps([job.entry, job.sending, job.job_id, job.message]).encode()
+    return Request(run_script("job_wait", [key], member, job.ticket), 1, key)
+
+
+def read_ticket(reply: Reply) -> int:
+    """The ticket of a job. ValueError: it is none."""
+    if not isinstance(reply, bytes):
+        raise TypeError("no ticket")
+    return int(reply)
+
+
+def next_request(key: bytes, count: int) -> Request:
+    """The next jobs that wait at *key*, so many at most."""
+    return Request(pack("ZRANGE", key, 0, count - 1, "WITHSCORES"), 1, key)
+
+
+def read_keys(reply: Reply) -> list[str]:
+    """Keys; what is no text is left out."""
+    items: list[Any] = cast("list[Any]", reply) if isinstance(reply, list) else []
+    return [each.decode(errors="ignore") for each in items if isinstance(each, bytes)]
+
+
+def read_waiting(reply: Reply) -> list[WaitingJob]:
+    """Jobs that wait; what cannot be read is left out."""
+    items: list[Any] = cast("list[Any]", reply) if isinstance(reply, list) else []
+    # RESP3 nests members and scores.
+    nested: list[list[Any]] = [item if isinstance(item, list) else [item] for item in items]
+    flat: list[Any] = [each for pair in nested for each in pair]
+    jobs = [_waiting(*pair) for pair in zip(flat[::2], flat[1::2], strict=False)]
+    return [job for job in jobs if job is not None]
+
+
+def _waiting(member: Any, score: Any) -> WaitingJob | None:
+    try:
+        entry, sending, job_id, message = (str(each) for each in json.loads(member))
+        return WaitingJob(job_id, message, sending, entry, int(float(score)))
+    except (TypeError, ValueError):
+        return None
+
+
+def leave_request(key: bytes, ticket: int) -> Request:
+    """The job with *ticket* waits no longer."""
+    return Request(pack("ZREMRANGEBYSCORE", key, ticket, ticket), 1, key)
 
 
 # ---- whether the result of a job can still come

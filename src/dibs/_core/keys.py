@@ -23,6 +23,7 @@ from datetime import timedelta
 from typing import Any, Concatenate, NamedTuple, cast
 
 from ..errors import Busy, Duplicate, UsageError
+from .signatures import signature_of
 
 canonical_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 """JSON text that does not depend on the order of keys. RecursionError: nested too deeply."""
@@ -542,7 +543,7 @@ def function_error(function: object, otherwise: str) -> str:
 
 def check_parameters(text: str, roots: list[str], function: Callable[..., Any]) -> None:
     """UsageError: *function* has no parameter of one of these names."""
-    parameters = inspect.signature(function).parameters
+    parameters = signature_of(function).parameters
     for root in roots:
         if root not in parameters:
             where = getattr(function, "__qualname__", repr(function))
@@ -567,7 +568,7 @@ def check_fields(text: str, function: Callable[..., Any], ignore: tuple[str, ...
 
     `self` and `cls` are no fields; *ignore* names others.
     """
-    parameters = inspect.signature(function).parameters
+    parameters = signature_of(function).parameters
     first = next(iter(parameters), None)
     args = [name for name in parameters if name not in ignore]
     if first in ("self", "cls") and first in args:
@@ -596,7 +597,7 @@ def _argument_picker(
     Made once, so that Python itself matches arguments to parameters at every call: ten times
     quicker than `Signature.bind`. Calling it wrongly is the same TypeError as for the function.
     """
-    signature = inspect.signature(function)
+    signature = signature_of(function)
     known: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
     for number, parameter in enumerate(signature.parameters.values()):
@@ -624,10 +625,10 @@ def answering(answer: Callable[..., Any], function: Callable[..., Any], what: st
     UsageError: it needs one that *function* does not have. *what*: the option.
     """
     try:
-        first, *more = inspect.signature(answer).parameters.values()
+        first, *more = signature_of(answer).parameters.values()
     except ValueError:  # some built-in functions do not say what they take
         return lambda error, args, kwargs: answer(error)
-    known = list(inspect.signature(function).parameters)
+    known = list(signature_of(function).parameters)
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     needed = [each for each in more if each.kind in named and each.default is each.empty]
     for each in needed:

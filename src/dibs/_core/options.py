@@ -1,16 +1,19 @@
 """The options of every verb, each declared and checked once."""
 
+import copy
 import functools
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, Required, TypeVar, cast
 
 from ..errors import UsageError
-from .codec import head_of, make_codec
+from .codec import Codec, head_of, make_codec
+from .codec_converters import JsonValue
+from .codec_types import LaterType
 from .keys import Seconds, milliseconds, patience, seconds
 from .keywords import TypedDict, refuse_unknown, unknown_option
+from .signatures import signature_of
 
 OutagePolicy = Literal["open", "closed"]
 OnLate = Literal["ignore", "raise"]
@@ -137,6 +140,12 @@ class HoldOptions:
             raise UsageError(f'on_late must be "ignore" or "raise", not {on_late!r}')
         self.on_late: Final[OnLate | None] = on_late
 
+    def waiting(self, wait: float) -> "HoldOptions":
+        """The same, with another `wait` of more than 0."""
+        options = copy.copy(self)
+        vars(options)["wait"] = wait
+        return options
+
 
 def _checked_limit(limit: object) -> int:
     if type(limit) is not int or not 1 <= limit <= MOST_PERMITS:
@@ -206,7 +215,31 @@ class ClaimKeywords(RecordKeywords, total=False, closed=True):
     """What a result is decoded into."""
 
 
-class ClaimOptions:
+class _Coded:
+    """Options with a codec; where its type exists later, they get it at the first use."""
+
+    codec: Codec
+    head: bytes
+    """How all begins that we can read."""
+    _later: tuple[object, LaterType]
+
+    def _encode_by(self, codec: object, of: Any) -> None:
+        if isinstance(of, LaterType):
+            make_codec(codec, JsonValue)  # or a UsageError now
+            self._later = codec, of
+        else:
+            self.codec = make_codec(codec, of)
+            self.head = head_of(self.codec)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("codec", "head"):
+            raise AttributeError(name)
+        codec, of = self._later
+        self._encode_by(codec, of.found())
+        return getattr(self, name)
+
+
+class ClaimOptions(_Coded):
     """What a claim means. UsageError: an option is invalid."""
 
     def __init__(
@@ -232,9 +265,7 @@ class ClaimOptions:
         self.on_error: Final[OnError] = on_error
         self.message: Final = message
         self.work: Final[Work] = work
-        self.codec: Final = make_codec(codec, type)
-        self.head: Final = head_of(self.codec)
-        """How results begin that we can read."""
+        self._encode_by(codec, type)
         self.window: Final = seconds(window, "window")
         # A crash must not block the key for longer than the window, or 1 s for a shorter one.
         usual = min(max(self.window, 1.0), LEASE)
@@ -271,8 +302,8 @@ def takes(keywords: Any, options: type) -> Callable[[F], F]:
     """
 
     def decorate(function: F) -> F:
-        own = inspect.signature(function)
-        known = inspect.signature(options).parameters
+        own = signature_of(function)
+        known = signature_of(options).parameters
         added = [known[name] for name in keywords.__annotations__]
         listed = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
         at = sum(each.kind is not each.KEYWORD_ONLY for each in listed)
@@ -314,7 +345,7 @@ class Remembered(Generic[Made]):
 @functools.cache
 def _keywords_of(verb: Callable[..., Any]) -> tuple[frozenset[str], frozenset[str]]:
     """The keywords that *verb* knows, and those that it needs."""
-    parameters = inspect.signature(verb).parameters.values()
+    parameters = signature_of(verb).parameters.values()
     known = [each for each in parameters if each.kind is each.KEYWORD_ONLY]
     needed = [each.name for each in known if each.default is each.empty]
     return frozenset([each.name for each in known]), frozenset(needed)
@@ -359,7 +390,7 @@ class CacheKeywords(TypedDict, total=False, closed=True):
     """"open" loads unguarded, "closed" raises Unavailable. None: the policy of the client."""
 
 
-class CacheOptions:
+class CacheOptions(_Coded):
     """How a value is kept. UsageError: an option is invalid."""
 
     def __init__(
@@ -391,9 +422,7 @@ class CacheOptions:
             )
         if early < 0:
             raise UsageError(f"early must be 0 (off) or more (usually 1), not {early!r}")
-        self.codec: Final = make_codec(codec, type)
-        self.head: Final = head_of(self.codec)
-        """How the frames begin that we can read."""
+        self._encode_by(codec, type)
         self.jitter: Final = float(jitter)
         self.min_ttl: Final = seconds(min_ttl, "min_ttl", zero=True)
         self.lock_ttl: Final = seconds(lock_ttl, "lock_ttl")

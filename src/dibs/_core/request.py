@@ -233,6 +233,10 @@ class ClientInfo(NamedTuple):
         return b"/" in self.laddr
 
 
+def _unchanged(pending: Pending) -> Pending:
+    return pending
+
+
 class Channel:
     """The requests on one connection, in order: not yet written, and not yet answered."""
 
@@ -248,6 +252,8 @@ class Channel:
         """True: bytes have arrived since the last check."""
         self.is_shared = False
         """True: several requests were answered at once the last time: several callers are busy."""
+        self.sent_again: Callable[[Pending], Pending] = _unchanged
+        """Gives what must be delivered somebody who waits for its reply."""
         self._got: list[Reply] = []
 
     @property
@@ -273,8 +279,14 @@ class Channel:
                 reply = got
                 self._got = got = []
             queue.popleft()
-            if waiter is not None and not waiter.done():
+            if waiter is None:
+                continue
+            if not waiter.done():
                 waiter.set_result(reply)
+            elif request.until:  # its caller was cancelled; perhaps it was not served
+                waiter, _ = self.sent_again((None, request))
+                if waiter is not None:
+                    waiter.set_result(reply)
         self.is_shared = before - len(queue) > 1
 
     def clear(self) -> list[Pending]:

@@ -54,6 +54,10 @@ class Effect(Protocol):
         """Return if the transaction may commit. LeaseLost: it must not."""
         ...
 
+    def undo(self, unit: "Unit") -> None:
+        """The savepoint in which it was added to *unit* was rolled back."""
+        ...
+
 
 class Unit:
     """One transaction, and what waits for its end."""
@@ -75,7 +79,7 @@ class Unit:
         self.is_over: Callable[[], bool] | None = None
         """Where the transaction may end without a word: whether it has."""
         self.watch_savepoint: Callable[[Effect], None] | None = None
-        """Called with each effect, to undo it with the savepoint that is open."""
+        """Called with each effect, to `undo` it with the savepoint that is open."""
         self.loaded: dict[Place, Any] = {}
         """Cached values that were loaded inside, perhaps from rows that only this unit sees."""
         self.loads: dict[object, dict[bytes, Any]] = {}
@@ -174,9 +178,9 @@ class Unit:
             effect.check()
 
     @property
-    def first(self) -> Effect | None:
-        """One of those that wait."""
-        return next(iter([*self._values.values(), *self._calls, *self._leases]), None)
+    def waiting(self) -> list[Effect]:
+        """All that wait."""
+        return [*self._values.values(), *self._calls, *self._leases]
 
     # ---- its end
 
@@ -229,10 +233,14 @@ _current: ContextVar[Unit | None] = ContextVar("dibs_unit", default=None)
 class _Use:
     """Whether a unit was ever opened in this process: if not, none is looked for."""
 
-    __slots__ = ("has_begun",)
+    __slots__ = ("__weakref__", "has_begun")
 
     def __init__(self) -> None:
         self.has_begun = False
+
+    def open(self) -> None:
+        """Leave all units, in a forked child: the transactions are the parent's."""
+        _current.set(None)
 
 
 use = _Use()

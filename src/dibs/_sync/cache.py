@@ -159,19 +159,18 @@ class Cache:
         self._store.enter()
         payload, value = packed(keys.options.codec, value, keys.name)
         if use.has_begun and (unit := current()) is not None:
-            storing = self._when_committed(self._put, keys, payload)
-            if unit.put(Effect(self._leases, keys.key, monotonic(), storing)):
+
+            def store(outcome: Outcome) -> None:
+                if outcome == "committed":
+                    self._put(keys, payload)
+
+            lasts = keys.options.ttl * 2 + keys.options.stale
+            delete = self._deleting(keys.key, keys.lock, keys.name, lasts, forget=keys.key)
+            if unit.put(Effect(self._leases, keys.key, monotonic(), store, delete)):
+                unit.invalidated.add((self._leases, keys.key))
                 unit.loaded[self._leases, keys.key] = value
                 return True
         return self._put(keys, payload)
-
-    @staticmethod
-    def _when_committed(work: Callable[..., Any], *args: Any) -> Any:
-        def end(outcome: Outcome) -> None:
-            if outcome == "committed":
-                work(*args)
-
-        return end
 
     def _put(self, keys: CacheKeys, payload: bytes) -> bool:
         options = keys.options
@@ -244,7 +243,14 @@ class Cache:
         unit = current() if use.has_begun else None
         if unit is None:
             return
+        delete = self._deleting(key, lock, name, lasts, forget=forget)
+        unit.forget(self._leases, forget)
+        unit.invalidated.add((self._leases, key))
+        unit.put(Effect(self._leases, key, monotonic(), delete, delete))
 
+    def _deleting(
+        self, key: bytes, lock: bytes, name: str, lasts: float, *, forget: bytes | None
+    ) -> Callable[[Outcome], None]:
         def delete(outcome: Outcome) -> None:
             if outcome == "rolled_back":
                 return
@@ -255,9 +261,7 @@ class Cache:
                 self._events.emit("outage", name, cause=outage.cause)
             self._changed(key, forget)
 
-        unit.forget(self._leases, forget)
-        unit.invalidated.add((self._leases, key))
-        unit.put(Effect(self._leases, key, monotonic(), delete))
+        return delete
 
     def _changed(self, key: bytes, value: bytes | None) -> None:
         """Forget the value, or what has the tag *key*."""

@@ -38,6 +38,7 @@ from .._core.keys import (
     seconds,
 )
 from .._core.lease import HoldCall, Holding, secret_in
+from .._core.lease_group import check_keys
 from .._core.options import (
     ClaimKeywords,
     ClaimOptions,
@@ -65,7 +66,9 @@ from ..events import Listener
 from .cache import Cache
 from .cached_functions import Caching
 from .claim import Claiming, ClaimCall, once
+from .committed_rows import Records, TableQuery, FindCommitted
 from .hold import Hold, Lease, exclusive
+from .hold_all import HoldAll
 from .leader import Leadership, leader_name
 from .lease_table import Leases, peek
 from .scheduled import ScheduledFunction, Scheduler, register
@@ -138,6 +141,7 @@ class Dibs(Caching, Counting, Streaming):
         reopen_after_fork(self._events, self._store, self._leases, self._cache, streams)
         holding = functools.partial(HoldOptions, settings)
         self._hold_options = Remembered(Dibs.hold, holding)
+        self._hold_all_options = Remembered(Dibs.hold_all, holding)
         self._try_hold_options = Remembered(Dibs.try_hold, holding)
         self._exclusive_options = Remembered(Dibs.exclusive, holding)
         self._claim_options = Remembered(Dibs.claim, ClaimOptions)
@@ -194,6 +198,29 @@ class Dibs(Caching, Counting, Streaming):
         check_until(until)
         secret = None if token is None else secret_in("hold", token)
         return self._new_hold(self._leases, call, secret=secret, until=until)
+
+    @takes(HoldKeywords, HoldOptions)
+    def hold_all(
+        self, keys: Iterable[str], *, name: str | None = None, **options: Unpack[HoldKeywords]
+    ) -> HoldAll:
+        """Hold all of *keys* during the `with` block, or none of them.
+
+        Keys that share a slot, as all do outside of a cluster, are taken in one step; others in an
+        order that is the same for all callers. A caller that waits keeps those that it has got.
+
+        Args:
+            keys: The keys, without the namespace.
+            name: What events and errors call the keys, as in `hold`.
+
+        Raises:
+            Busy: Another holder has one of the keys: `key` says which.
+            LeaseLost: A lease was lost, as in `hold`.
+            Unavailable: Redis is unavailable and the policy is "closed".
+            UsageError: An option is invalid, there is no key, or one is there twice.
+        """
+        chosen, namespace = self._hold_all_options(options), self._settings.namespace
+        calls = [HoldCall(expand(namespace, key), key, name, chosen) for key in check_keys(keys)]
+        return HoldAll(self._leases, calls, self._new_hold)
 
     @takes(TryHoldKeywords, HoldOptions)
     def try_hold(
@@ -425,13 +452,15 @@ class Dibs(Caching, Counting, Streaming):
         name: str | None,
         note: str | None = None,
         token: str | None = None,
+        find: FindCommitted | None = None,
     ) -> Claiming[Any]:
         """Claim with options that an integration has checked once."""
         data = expand(self._settings.namespace, key)
         call = HoldCall(data, key, name, self._holding(options))
         secret = None if token is None else secret_in("claim", token)
+        table = None if find is None else TableQuery(find)
         return self._new_claiming(
-            self._leases, ClaimCall(call, options, seen, encoded_note(note), secret)
+            self._leases, ClaimCall(call, options, seen, encoded_note(note), secret, table)
         )
 
     @overload
@@ -545,6 +574,11 @@ class Dibs(Caching, Counting, Streaming):
         """Opens the transactions of jobs and endpoints. UsageError: *opener* cannot be called."""
         return Within(opener, 0, options)
 
+    @staticmethod
+    def _committed(within: Within) -> FindCommitted:
+        """Looks up what the transactions of *within* have committed."""
+        return Records(within).find
+
     # ---- inspecting
 
     def _inspector(self) -> "Inspector":
@@ -558,7 +592,8 @@ class Dibs(Caching, Counting, Streaming):
         """For the integrations of job queues."""
         from .job_keys import JobKeys
 
-        return JobKeys(self._leases, self._settings.namespace)
+        settings = self._settings
+        return JobKeys(self._leases, settings.namespace, settings.on_outage)
 
     # ---- the end
 

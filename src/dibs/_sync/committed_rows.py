@@ -9,6 +9,7 @@ from .._core.done_table import Recorded, look_now, row_key
 from .._threads import Flight, Guard, maybe_await, within
 from .transaction import Within, open_writers, run
 
+FindCommitted = Callable[[bytes], Recorded | None]
 _log = logging.getLogger("dibs")
 
 _LOOK_WITHIN = 2.0
@@ -59,7 +60,7 @@ class TableQuery:
 
     __slots__ = ("_find", "_is_asked", "has_answered")
 
-    def __init__(self, find: Callable[[bytes], Recorded | None]) -> None:
+    def __init__(self, find: FindCommitted) -> None:
         self._find = find
         self._is_asked = False
         self.has_answered = False

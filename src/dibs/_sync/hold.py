@@ -5,7 +5,7 @@ import contextlib
 import functools
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 from .._core.capabilities import must_allow
 from .._core.causes import cause_for
@@ -421,6 +421,10 @@ class Hold(Entered):
         self._given = outcome
         return None
 
+    def is_taken(self) -> bool:
+        """Take it before the block begins. False: another holder has the key."""
+        return self._secret is not None or self.take() is None
+
     def _take(self) -> LeaseState | Holding:
         """A lease, perhaps one that waits for the end of a transaction; or who has it."""
         if not use.has_begun:
@@ -461,6 +465,10 @@ class Hold(Entered):
         lease = self._lease = RenewedLease(leases, outcome)
         self._keep_alive(outcome)
         return lease
+
+    def or_none(self) -> "HoldOrNone[Lease]":
+        """Enter the block with None if another holder has the key, instead of raising Busy."""
+        return HoldOrNone(self)
 
     def _keep_alive(self, state: LeaseState) -> None:
         """Have the lease renewed, and the body stopped when it is lost all the same."""
@@ -525,6 +533,34 @@ class Hold(Entered):
         on_late = state.call.options.on_late or ("raise" if is_inside else "ignore")
         if error is None and on_late == "raise" and state.is_lost_at(monotonic()):
             raise lost_error(state)
+
+
+H = TypeVar("H")
+
+
+class HoldOrNone(Generic[H]):
+    """`with dibs.hold(…).or_none() as lease:` tells, in place of raising Busy."""
+
+    __slots__ = ("_hold", "_is_held")
+
+    def __init__(self, hold: Any) -> None:
+        self._hold = hold
+        self._is_held = False
+
+    def __enter__(self) -> H | None:
+        if not self._hold.is_taken():
+            return None
+        self._is_held = True
+        return self._hold.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._is_held:
+            self._hold.__exit__(kind, error, traceback)
 
 
 def exclusive(

@@ -145,7 +145,7 @@ class Leases:
         store, key, options = self.store, call.key, call.options
         store.enter()
         if key in self.table and options.limit is None:
-            here = self._refusal(key, now)
+            here = self.refusal(key, now)
             if here is not None:
                 return here
         if token is None:
@@ -519,7 +519,7 @@ class Leases:
         self._confirm(lease, now)
         return lease.token, lease.deadline - now
 
-    def _refusal(self, key: bytes, now: float) -> Holding | None:
+    def refusal(self, key: bytes, now: float) -> Holding | None:
         """What `held_here` returns, for a caller who is refused because of it."""
         lease = self._known(key, now)
         if lease is None:

@@ -100,6 +100,11 @@ class Store:
 
     # ---- asking
 
+    @property
+    def is_cluster(self) -> bool:
+        """Whether keys of two slots cannot be in one request."""
+        return isinstance(self._target, Cluster)
+
     def nodes(self, now: float) -> dict[str, Any]:
         """A transport for each master, by its address; a single server has an empty one."""
         from .cluster import ClusterTransport

@@ -27,11 +27,13 @@ from .._core.unit_of_work import (
     use,
 )
 from .._databases import Transaction, transaction_of
+from .._forks import reopen_after_fork
 from .._threads import KIND, current_loop, hand_over, maybe_await, monotonic, sleep
 from ..errors import LeaseLost, Unavailable, UsageError
 from .lease_table import Leases
 
 _log = logging.getLogger("dibs")
+reopen_after_fork(use)
 
 _LOOK_EVERY = 0.05
 """Seconds from one look to the next at a transaction that does not say when it ends."""
@@ -46,7 +48,10 @@ def lost_error(state: LeaseState) -> LeaseLost:
 
 
 class Effect:
-    """One effect: *work* is called with the outcome of the unit."""
+    """One effect: *work* is called with the outcome of the unit.
+
+    With the savepoint in which it was added, it is dropped; or *undone* takes the place of *work*.
+    """
 
     def __init__(
         self,
@@ -54,18 +59,28 @@ class Effect:
         key: bytes,
         since: float,
         work: Callable[[Outcome], Any],
+        undone: Callable[[Outcome], Any] | None = None,
     ) -> None:
         self.owner: object = leases
         self.key = key
         self.since = since
         self.kind = KIND
         self._work = work
+        self._undone = undone
         self._queue = leases.ends
+        self._calls = leases.calls
         self._store = leases.store
         self._loop = current_loop()
 
     def check(self) -> None:
         """Return: it does not keep the transaction from its commit."""
+
+    def undo(self, unit: Unit) -> None:
+        """Drop it, or have something else wait in its place."""
+        if self._undone is not None:
+            self._work = self._undone
+        elif unit.take_back(self):
+            self.carry_out_later("rolled_back")
 
     def carry_out(self, outcome: Outcome) -> None:
         """Do it, as the transaction has ended. What needs a closed client is a WARNING."""
@@ -81,17 +96,29 @@ class Effect:
         """The same in the background, where it belongs; its errors are logged."""
         hand_over(self._loop, self._queue, functools.partial(_carry_out_one, self, outcome))
 
+    def carry_out_all(self, unit: Unit) -> None:
+        """Do all that waits in *unit*."""
+
+        def work(begin: Callable[[], None]) -> None:
+            begin()
+            carry_out(unit)
+
+        self._calls.run(work, lambda _: None)
+
     def carry_out_all_later(self, unit: Unit) -> None:
         """Do all that waits in *unit*, in the background."""
         hand_over(self._loop, self._queue, functools.partial(carry_out, unit))
 
 
 class Release(Effect):
-    """The release of a lease, which is renewed until then."""
+    """The release of a lease, which is renewed until then.
+
+    Also if it was released in a savepoint that is rolled back: it may guard older rows.
+    """
 
     def __init__(self, leases: Leases, lease: LeaseState, keep: object) -> None:
         """*keep*: what would end the lease if it were collected before."""
-        super().__init__(leases, lease.call.key, lease.since, self._release)
+        super().__init__(leases, lease.call.key, lease.since, self._release, self._release)
         self._leases = leases
         self._keep = keep
         self.lease = lease
@@ -190,9 +217,17 @@ class OpenedUnit:
             unit.decide("unknown")
 
     def carry_out(self) -> None:
-        """Carry out what has waited, if that was not done; and leave the unit."""
+        """Carry out what has waited, if that was not done; and leave the unit.
+
+        It goes on if its caller is cancelled.
+        """
         leave(self._unit)
-        carry_out(self._unit)
+        own = [each for each in self._unit.waiting if getattr(each, "kind", KIND) == KIND]
+        try:
+            if own:
+                getattr(own[0], "carry_out_all")(self._unit)  # noqa: B009
+        finally:  # the rest: none, unless it was cancelled before it began
+            carry_out(self._unit)
 
 
 def given_unit(leases: Leases, transaction: Transaction) -> Unit:
@@ -225,6 +260,7 @@ def _follow(unit: Unit, leases: Leases, transaction: Transaction) -> None:
         decide_later(unit, "committed" if committed else "rolled_back")
 
     if transaction.on_end(ended):
+        transaction.before_commit(unit.check)
         _watch_savepoints(unit, transaction)
         _end_if_dropped(unit, transaction.identity)
     else:
@@ -235,7 +271,7 @@ def _follow(unit: Unit, leases: Leases, transaction: Transaction) -> None:
 def decide_later(unit: Unit, outcome: Outcome) -> None:
     """The transaction has ended. Do not block, because this is called in the user's commit."""
     unit.decide(outcome)
-    first: Any = unit.first
+    first: Any = next(iter(unit.waiting), None)
     if first is not None:
         first.carry_out_all_later(unit)
 
@@ -263,9 +299,9 @@ def _look_at(unit: Unit) -> None:
 def _watch_savepoints(unit: Unit, transaction: Transaction) -> None:
     def watch(effect: Any) -> None:
         def ended(committed: bool) -> None:  # noqa: FBT001 - a callback
-            if not committed and unit.outcome is None and unit.take_back(effect):
+            if not committed and unit.outcome is None:
                 unit.loaded.clear()
-                effect.carry_out_later("rolled_back")
+                effect.undo(unit)
 
         if transaction.is_in_savepoint:
             transaction.on_end(ended)
@@ -368,12 +404,16 @@ class Ending(Effect):
         """*done*, *undone*: what it leaves after a commit, or else; None: nothing."""
         super().__init__(leases, lease.call.key, lease.since, self._end)
         self._claim = claim
-        self._undone = undone
+        self._left_undone = undone
         self.done = done
         self.lease = lease
 
+    def undo(self, unit: Unit) -> None:
+        """It ends as if it had raised; no one else has it before, for it may guard older rows."""
+        self.done = self._left_undone
+
     def _end(self, outcome: Outcome) -> None:
-        result = self.done if outcome == "committed" else self._undone
+        result = self.done if outcome == "committed" else self._left_undone
         self._claim.end_now(result)
 
 

@@ -609,6 +609,7 @@ class MultiplexedTransport(BaseTransport):
         old = machine.current
         self.engine = connection.engine
         connection.is_shared = True  # all of it in one write
+        connection.sent_again = self._sent_again
         for pending in machine.use(connection, now):
             self._write_pending(connection, self._sent_again(pending))
         if old in machine.superseded:
@@ -618,8 +619,7 @@ class MultiplexedTransport(BaseTransport):
             old.abort()
         if old is not None:
             self._watchers.wake_all()
-        lasted = machine.breaker.close(now)
-        if lasted is not None:
+        if (lasted := machine.breaker.close(now)) is not None:
             self._on_recovered(machine.breaker.cause, lasted)
 
     # ---- beginning and end

@@ -4,11 +4,20 @@ import argparse
 import re
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from .. import Dibs
-from .._internal_api import KeyInfo, ReleaseOutcome, exactly, inspector, is_shortened, printable
+from .._internal_api import (
+    QUEUE,
+    KeyInfo,
+    ReleaseOutcome,
+    exactly,
+    inspector,
+    is_shortened,
+    printable,
+)
 from .._key_texts import (
     Facts,
     Place,
@@ -119,9 +128,11 @@ def _asked_key(args: argparse.Namespace) -> str:
 def here(dibs: Dibs, namespace: str, typed: str) -> list[Facts]:
     """What *typed* is in the namespace that was named."""
     key, entry = find_key(dibs, typed)
-    if entry is None:
-        return []
-    return [found_at(Place(namespace, key), entry, alive)]
+    waiting = None
+    with suppress(UsageError):  # it is too long for that
+        waiting = inspector(dibs).entry(QUEUE + key)  # jobs, also where the key is free
+    found = [(key, entry), (QUEUE + key, waiting)]
+    return [found_at(Place(namespace, key), each, alive) for key, each in found if each is not None]
 
 
 def elsewhere(dibs: Dibs, namespace: str, typed: str) -> list[Facts]:

@@ -46,7 +46,12 @@ def signature_is_right(body: bytes, signature: str | None, secret: str) -> bool:
 
     Args:
         signature: The header `X-Line-Signature`; False if it is malformed or missing.
+
+    Raises:
+        UsageError: *secret* is empty, and anybody can sign with that.
     """
+    if not secret:
+        raise UsageError("the channel secret is empty: anybody could sign a webhook")
     right = base64.b64encode(hmac.digest(secret.encode(), body, hashlib.sha256))
     return hmac.compare_digest(right, (signature or "").encode("utf-8", "replace"))
 

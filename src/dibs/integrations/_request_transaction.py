@@ -11,7 +11,7 @@ from .._http.policy import Policy
 from .._http.problems import refusal_response, replay
 from .._http.responses import Recording, Response
 from .._http.submission import Submission
-from .._internal_api import How, NotOurs, Replay, remaining, transactions
+from .._internal_api import How, NotOurs, Replay, committed, remaining, transactions
 from ._sync import http_claims as sync_claims
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ class NotFinal(Exception):
 
 def within_of(
     opener: Any, policy: Policy, signature: inspect.Signature, *, is_async: bool
-) -> tuple[Any, inspect.Signature]:
-    """What opens the transactions of a view, and what is left of its *signature*.
+) -> tuple[Any, inspect.Signature, Any]:
+    """What opens the transactions of a view, its *signature* without that, and what they committed.
 
     UsageError: an option does not go with it, or the view has no parameter for the transaction.
     """
@@ -40,7 +40,7 @@ def within_of(
 
     kind = AsyncDibs if is_async else Dibs
     *_, runner = [transactions(kind, opener, each) for each in policy.all_claim_options]
-    return runner, remaining(opener, signature)
+    return runner, remaining(opener, signature), committed(kind, runner)
 
 
 def left_of(submission: Submission, since: float) -> float:

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -202,7 +202,7 @@ def check_routes_of(app: Any) -> None:
     routes = [*_all_routes(getattr(app, "routes", ()))]
     check_registered([getattr(route, "endpoint", None) for route in routes])
     for route in routes:
-        if is_within(getattr(route, "endpoint", None)):
+        if found_by(getattr(route, "endpoint", None)) is not None:
             _warn_of_early_ends(route)
 
 
@@ -224,11 +224,11 @@ def _warn_of_early_ends(route: Any) -> None:
             )  # fmt: skip
 
 
-def mark_within(guarded: Any) -> None:
-    """*guarded* is an endpoint with a transaction of its own."""
-    guarded.__dibs_within__ = True
+def mark_within(guarded: Any, find: Callable[[bytes], Any]) -> None:
+    """*guarded* is an endpoint with its own transaction; *find* looks up what that committed."""
+    guarded.__dibs_committed__ = find
 
 
-def is_within(endpoint: object) -> bool:
-    """Whether *endpoint* has a transaction of its own."""
-    return getattr(endpoint, "__dibs_within__", False)
+def found_by(endpoint: object) -> Callable[[bytes], Any] | None:
+    """What looks up the responses of *endpoint* that were committed; None: it has no `within=`."""
+    return getattr(endpoint, "__dibs_committed__", None)

@@ -4,6 +4,7 @@ import hashlib
 import inspect
 import logging
 import re
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple, Unpack
 from urllib.parse import quote
@@ -23,6 +24,7 @@ from .._internal_api import (
     returned_type,
     seconds,
     shown,
+    signature_of,
     token_hint,
 )
 from ..errors import Duplicate, LeaseLost, UsageError
@@ -59,6 +61,16 @@ LONGEST_ID = 200
 """Of a job, in characters: it is the note of a claim."""
 
 
+def in_base64(data: bytes) -> str:
+    """A message that waits, as text."""
+    return b64encode(data).decode()
+
+
+def from_base64(text: str) -> bytes:
+    """The same, as bytes."""
+    return b64decode(text)
+
+
 class JobKeywords(TypedDict, total=False):
     """Options of `unique`, the same in every framework."""
 
@@ -74,6 +86,10 @@ class JobKeywords(TypedDict, total=False):
     duplicate."""
     limit: int | None
     """How many jobs with the same key may be there at once, up to 100; None: one."""
+    queue: bool
+    """No job is a duplicate: all run, in the order in which they were sent, one (or `limit`) at a
+    time for each key. Those that wait are kept in Redis, without an expiry, and the end of a run
+    sends the next one."""
     queued: Seconds
     """How long the key stays taken while the job waits in the queue, beyond its own delay."""
     lease: Seconds
@@ -111,6 +127,7 @@ class UniqueOptions:
         alone: bool = False,
         again: Literal["replace", "postpone"] | None = None,
         limit: int | None = None,
+        queue: bool = False,
         queued: Seconds = 3600,
         lease: Seconds = 10,
         on_duplicate: "Literal['return', 'raise'] | Callable[..., Any]" = "return",
@@ -129,7 +146,14 @@ class UniqueOptions:
             raise UsageError("alone=True: one runs, and one waits; no limit=")
         if limit is not None and (type(limit) is not int or not 1 <= limit <= MOST_AT_ONCE):
             raise UsageError(f"limit must be a number from 1 to {MOST_AT_ONCE}, not {limit!r}")
+        if type(queue) is not bool:
+            raise UsageError(f"queue must be True or False, not {queue!r}")
+        if queue and (until != "end" or again is not None):
+            raise UsageError('queue=True: every job runs, and has its key until="end"; no again=')
+        if queue and on_duplicate != "return":
+            raise UsageError("queue=True: no job is a duplicate; no on_duplicate=")
         self.alone = alone
+        self.queue = queue
         self.again: Literal["replace", "postpone"] | None = again
         self.limit = limit or 1
         self.on_duplicate = on_duplicate
@@ -139,7 +163,7 @@ class UniqueOptions:
         self.is_over_at_start = until == "start"
         self.is_over_at_end = isinstance(until, str)
         """Another job with the same key may run after it."""
-        self.covers_earlier = until == "end" and self.limit == 1
+        self.covers_earlier = until == "end" and self.limit == 1 and not queue
         """A run that completes has done the work of those that were sent before it began."""
         window = self.queued if isinstance(until, str) else seconds(until, "until")
         terms: dict[str, Any] = {"lease": self.lease, "on_outage": on_outage, "work": "job"}
@@ -154,6 +178,11 @@ class UniqueOptions:
         self.turn = ClaimOptions(window=window, after="release", **terms)
         self.run = ClaimOptions(window=self.queued, after="hold", **terms)
         """How the id of a job is claimed."""
+        surely: dict[str, Any] = {**terms, "on_outage": "closed"}
+        self.next = ClaimOptions(window=window, after=after, **surely)
+        """How the key of a job is claimed that has waited."""
+        self.sent_once = ClaimOptions(window=10 * self.lease, after="hold", **surely)
+        """How sending it is claimed."""
         self.on_outage: OutagePolicy | None = on_outage
         self.terms = terms
         self._tasks: set[str] = set()
@@ -179,7 +208,7 @@ class UniqueOptions:
     def used_by(self, task: str, template: str) -> None:
         """UsageError: two jobs would have the same keys, and one would be answered as the other."""
         self._tasks.add(task)
-        if len(self._tasks) > 1 and TASK not in template:
+        if len(self._tasks) > 1 and TASK not in template and not self.queue:
             names = " and ".join(sorted(self._tasks)[:2])
             message = f"{template!r} is used by {names}, which would be duplicates of each other"
             raise UsageError(f"{message}: add {{task}}, or call unique() for each")
@@ -238,6 +267,9 @@ class Sending(NamedTuple):
     """When it is to start, in seconds, if it takes the time of another one; None: as asked for."""
     sent_at: float | None = None
     """By the server's clock; None: not known."""
+    sending: str | None = None
+    """What tells the times apart at which its id is sent, if its token does not: it may be sent
+    more than once."""
 
 
 class Replaced(NamedTuple):
@@ -313,6 +345,14 @@ class Job(NamedTuple):
         return f"{self.run_key}:{self._token_hash}:again"
 
 
+class NotThere(Exception):
+    """A job whose turn it is was removed from its queue."""
+
+
+class NotYet(Exception):
+    """A job whose turn it is cannot be sent at this moment."""
+
+
 class NotRun(Exception):
     """A job was not run in its transaction, because of *error*."""
 
@@ -328,7 +368,7 @@ class UniqueKey:
         self, template: str, function: Callable[..., Any], options: UniqueOptions, task: str = ""
     ) -> None:
         """*task*: the name of the job, for `{task}`. UsageError: *function* lacks a field."""
-        is_named = TASK in template and "task" not in inspect.signature(function).parameters
+        is_named = TASK in template and "task" not in signature_of(function).parameters
         options.used_by(task, template if is_named else template.replace(TASK, "{}"))
         # Quoted, so that the name of one job and a field of another do not make the same key.
         written = template.replace(TASK, quote(task, safe="")) if is_named else template
@@ -367,9 +407,14 @@ class UniqueKey:
         """
         if self.options.limit == 1:
             return [key]
-        common = key.removeprefix(SLOT).partition(":")[2] if key.startswith(SLOT) else key
+        common = self.common(key)
         more = (f"{SLOT}{number}:{common}" for number in range(2, self.options.limit + 1))
         return list(dict.fromkeys([key, common, *more]))
+
+    def common(self, key: str) -> str:
+        """The key from which *key* and all others of the same jobs are made."""
+        is_numbered = self.options.limit > 1 and key.startswith(SLOT)
+        return key.removeprefix(SLOT).partition(":")[2] if is_numbered else key
 
     @property
     def record_options(self) -> ClaimOptions:
@@ -404,6 +449,14 @@ class UniqueKey:
         if not job.has_started or (own := claimed_by(key, job.token)) is None:
             return [fresh]
         return [ClaimRequest(text, options, None, name, None, own[1]), fresh]
+
+    def next_request(self, key: str, job_id: str) -> ClaimRequest:
+        """The claim on *key* for job *job_id*, which has waited for it."""
+        return ClaimRequest(key, self.options.next, None, self.name, job_id)
+
+    def turn_request(self, turn_key: str) -> ClaimRequest:
+        """The claim on sending a job that has waited."""
+        return ClaimRequest(turn_key, self.options.sent_once, None, RUN_NAME)
 
     def look_request(self, key: str, job_id: str) -> ClaimRequest:
         """The same as `queue_request`, which waits for a moment."""
@@ -464,7 +517,7 @@ def claimed_by(key: str, token: str | None) -> tuple[str, str] | None:
 
 def without_parameters(function: Callable[..., Any], names: Iterable[str]) -> Callable[..., Any]:
     """Something with the signature of *function*, without the parameters *names*."""
-    signature, left_out = inspect.signature(function), set(names)
+    signature, left_out = signature_of(function), set(names)
     parameters = [each for name, each in signature.parameters.items() if name not in left_out]
 
     def call(*args: Any, **kwargs: Any) -> None: ...
@@ -590,6 +643,17 @@ def log_loss(name: str, job_id: str) -> None:
     )
 
 
+def log_waits(name: str, job_id: str) -> None:
+    """A job waits for its turn."""
+    _log.debug("%s: job %s waits for its turn", name, job_id)
+
+
+def log_not_sent(name: str, job_id: str, error: BaseException) -> None:
+    """A job whose turn it is cannot be sent now."""
+    text = "%s: job %s has its turn and could not be sent; it is tried again: %s"
+    _log.warning(text, name, job_id, type(error).__name__)
+
+
 def log_taken(name: str, job_id: str | None) -> None:
     """A job has the key of another one."""
     text = "%s: job %s is replaced: the worker that has fetched its message is dead"
@@ -598,6 +662,8 @@ def log_taken(name: str, job_id: str | None) -> None:
 
 def declare(client: object, key: UniqueKey) -> None:
     """Warn if another job has keys of the same shape: one would be answered as the other."""
+    if key.options.queue:  # they wait for each other
+        return
     first = _DECLARED.setdefault(client, {}).setdefault(key.shape, key.task)
     if first != key.task:
         _log.warning(

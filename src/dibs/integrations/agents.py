@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, ParamSpec, TypeVar, Unpack
 
 from .. import AsyncDibs, Busy, Dibs, Duplicate, Mismatch, Unavailable, UsageError
-from .._internal_api import ClaimKeywords, ClaimOptions, OnCancel, fields_of, takes
+from .._internal_api import ClaimKeywords, ClaimOptions, OnCancel, fields_of, signature_of, takes
 from ..errors import duration_text
 
 __all__ = ["ToolGuard"]
@@ -234,7 +234,7 @@ def _later(seconds: float) -> str:
 
 def _refuse_call_ids(paths: Iterable[str], function: Callable[..., Any]) -> None:
     """UsageError: one of *paths* differs between two calls that ask for the same."""
-    parameters = inspect.signature(function).parameters
+    parameters = signature_of(function).parameters
     for path in paths:
         root, _, rest = path.partition(".")
         is_context = not rest and root in parameters and _is_context(parameters[root])

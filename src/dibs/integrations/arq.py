@@ -22,16 +22,24 @@ from . import needs
 
 with needs("arq"):
     from arq import ArqRedis, Retry
-    from arq.constants import default_queue_name, retry_key_prefix
+    from arq.constants import (
+        default_queue_name,
+        in_progress_key_prefix,
+        job_key_prefix,
+        retry_key_prefix,
+    )
     from arq.jobs import Job as ArqJob
     from arq.jobs import JobResult, JobStatus
     from arq.worker import Function, Worker
 
-from .. import AsyncDibs, Duplicate, UsageError
+from .. import AsyncDibs, Duplicate, Unavailable, UsageError
 from .._internal_api import KeyInfo
 from ._async.jobs import AsyncUniqueJobs
 from ._unique_jobs import (
+    AGAIN_WITHIN,
     Job,
+    NotThere,
+    NotYet,
     Sending,
     UniqueKey,
     UniqueKeywords,
@@ -123,6 +131,10 @@ async def enqueue_job(
     sent = {name: value for name, value in kwargs.items() if not name.startswith("_")}
     key, job_id = jobs.key_of(args, sent), kwargs.pop("_job_id", None) or uuid4().hex
     delay, claim_id = _delay(kwargs), uuid4().hex
+    if jobs.turns is not None:
+        return await _enqueue_in_turn(
+            pool, jobs, (key, job_id, claim_id, delay), (name, *args), kwargs
+        )
     queueing = jobs.queueing(key, job_id, delay, functools.partial(_can_run, pool))
 
     async def send_claimed(sending: Sending) -> ArqJob | None:
@@ -150,6 +162,46 @@ async def enqueue_job(
             )
             return await answer if inspect.isawaitable(answer) else answer
         return await send_claimed(sending)
+
+
+async def _enqueue_in_turn(
+    pool: ArqRedis,
+    jobs: AsyncUniqueJobs,
+    names: tuple[str, str, str, float],
+    call: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> ArqJob | None:
+    """Enqueue a job now, or when it is its turn; until then it is deferred, by much more."""
+    key, job_id, claim_id, delay = names
+    assert jobs.turns is not None
+    if delay <= 0:  # else it takes its place when its time has come
+        kwargs.update(_defer_until=None, _defer_by=jobs.in_queue(0.0))
+    enqueue: Any = pool.enqueue_job
+    job: ArqJob | None = await enqueue(*call, _job_id=job_id, **kwargs, **{CLAIM: claim_id})
+    if job is None or delay > 0:
+        return job
+    queue = kwargs.get("_queue_name") or pool.default_queue_name
+    message, send = json.dumps([job_id, queue, claim_id]), functools.partial(_send_waiting, pool)
+    try:
+        await jobs.turns.send(key, job_id, message, send)
+    except BaseException:
+        await pool.delete(job_key_prefix + job_id)
+        await pool.zrem(queue, job_id)
+        raise
+    return job
+
+
+async def _send_waiting(pool: Any, message: str, sending: Sending) -> None:
+    """Let a job begin that has waited."""
+    job_id, queue, claim_id = json.loads(message)
+    if await pool.exists(in_progress_key_prefix + job_id):  # it is about to be deferred
+        raise NotYet
+    if (kept := await pool.pttl(job_key_prefix + job_id)) == -2:
+        raise NotThere
+    claim = _Claim(sending.token, sending.key, queue, sending.sent_at)
+    await _keep(pool, claim_id, claim, max(kept / 1000, 1.0))
+    now = int(datetime.now(UTC).timestamp() * 1000)
+    await pool.zadd(queue, {job_id: now}, xx=True)
 
 
 def _existing(pool: ArqRedis, options: dict[str, Any], job_id: str) -> ArqJob:
@@ -194,9 +246,14 @@ def _guarded(function: Callable[..., Any], jobs: AsyncUniqueJobs) -> Callable[..
         claim = await _kept(ctx["redis"], claim_id)
         claim = claim or _Claim(token, key or jobs.key_of(args, kwargs))
         job = Job(ctx["job_id"], claim.token, sent_at=claim.sent_at)
+        send = functools.partial(_send_waiting, ctx["redis"])
+        if jobs.turns is not None:
+            await jobs.turns.look_after(send)
         try:
-            run = await jobs.start(claim.key, job)
+            run = await jobs.start(claim.key, job, send)
         except Duplicate as error:
+            if jobs.waits(error, job):
+                raise await _wait_again(ctx, jobs, claim, claim_id, job) from None
             if not is_turn(error):
                 return None
             # It has not run: this try does not count.
@@ -213,6 +270,21 @@ def _guarded(function: Callable[..., Any], jobs: AsyncUniqueJobs) -> Callable[..
 
     cast(Any, guarded).dibs_jobs = jobs
     return guarded
+
+
+async def _wait_again(
+    ctx: dict[str, Any], jobs: AsyncUniqueJobs, claim: _Claim, claim_id: str, job: Job
+) -> Retry:
+    """Put *job* back to its place; until its turn it is deferred, by much more."""
+    pool, defer = ctx["redis"], jobs.in_queue(0.0)
+    message = json.dumps([job.id, pool.default_queue_name, claim_id])
+    try:
+        send = functools.partial(_send_waiting, pool)
+        await jobs.wait_again(claim.key, job, message, send)
+    except Unavailable:
+        defer = AGAIN_WITHIN
+    await pool.decr(retry_key_prefix + job.id)  # it has not run: this try does not count
+    return Retry(defer)
 
 
 def _is_called_by_arq(function: Callable[..., Any], ctx: dict[str, Any]) -> bool:

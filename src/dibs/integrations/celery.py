@@ -11,9 +11,10 @@
 # pyright: basic
 
 import functools
+import json
 import time
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Unpack, cast
 
 from . import needs
@@ -23,15 +24,26 @@ with needs("celery"):
     from celery.app.task import Context
     from celery.exceptions import Ignore, TimeoutError
     from celery.result import AsyncResult, EagerResult
-    from celery.signals import task_postrun, task_received, task_revoked
+    from celery.signals import (
+        task_postrun,
+        task_received,
+        task_revoked,
+        worker_ready,
+        worker_shutdown,
+    )
     from celery.states import FAILURE, PENDING, READY_STATES, RETRY, SUCCESS
     from celery.utils.functional import head_from_fun
     from celery.utils.time import maybe_make_aware
+    from kombu.serialization import dumps, loads, prepare_accept_content
 
 from .. import Dibs, Duplicate, LeaseLost, Unavailable, UsageError
 from .._internal_api import KeyInfo
-from ._sync.jobs import ResultWait, Run, UniqueJobs
+from ._looking import Looking
+from ._sync.job_results import ResultWait
+from ._sync.job_turns import JobTurns
+from ._sync.jobs import Run, UniqueJobs
 from ._unique_jobs import (
+    AGAIN_WITHIN,
     LOOK_EVERY,
     Job,
     NotRun,
@@ -39,6 +51,8 @@ from ._unique_jobs import (
     TransactionKeywords,
     TransactionOptions,
     UniqueKey,
+    from_base64,
+    in_base64,
     is_anothers,
     log_callbacks,
     transaction_options,
@@ -48,11 +62,15 @@ __all__ = ["unique"]
 
 TOKEN, KEY, SENT = "dibs_token", "dibs_key", "dibs_sent"
 SENDING = "dibs_sending"
-"""The headers of a message, the last one of a retry. Its arguments may give another key where they
-have been decoded, and a worker that drops a task does not see them."""
+"""The headers of a message, the last one of a retry or of a task that has waited. Its arguments may
+give another key where they have been decoded, and a worker that drops a task does not see them."""
 _CANVAS = {"chain", "chord", "group_id", "parent_id"}
 """Options of a task that Celery sends as part of something larger: a duplicate that is raised there
 would leave the other parts unsent, or be lost in a worker. It is the result of the part."""
+_POSITIONAL = ("producer", "link", "link_error", "shadow")
+"""The parameters of `apply_async` after the id."""
+_OF_THIS_PROCESS = ("producer", "publisher", "connection", "router", "result_cls")
+"""Those which a task that waits cannot take along."""
 
 
 def unique(dibs: Dibs, template: str, **options: Unpack[TransactionKeywords]) -> type[Task]:
@@ -149,6 +167,11 @@ class _UniqueTask(Task):
         send = functools.partial(super().apply_async, args, kwargs)
         if (handed_on := self._handed_on(key, task_id, delay)) is not None:
             return self._send_on(send, handed_on, task_id, positional, options)
+        if self.dibs_jobs.turns is not None:
+            if delay > 0:  # it takes its place when its time has come
+                return super().apply_async(args, kwargs, task_id, *positional, **options)
+            options = {**dict(zip(_POSITIONAL, positional, strict=False)), **options}
+            return self._send_in_turn(key, task_id or uuid(), args, kwargs, options)
         new_id = task_id or uuid()
         queueing = self.dibs_jobs.queueing(key, new_id, delay, self._can_run)
         with ExitStack() as stack:
@@ -172,6 +195,73 @@ class _UniqueTask(Task):
         if sending.delay is not None:
             options.update(eta=None, countdown=sending.delay)
         return send(task_id, *positional, **options)
+
+    # ---- with queue=True
+
+    def _send_in_turn(self, key: str, task_id: str, args: Any, kwargs: Any, options: Any) -> Any:
+        """Send the task now, or when it is its turn."""
+        results: dict[str, Any] = {}
+        parent: Any = self.app.current_worker_task
+        line = {"root_id": task_id, "parent_id": None}
+        if parent is not None:
+            line = {"root_id": parent.request.root_id or parent.request.id}
+            line["parent_id"] = parent.request.id
+        options = {**self._get_exec_options(), **line, **options, "task_id": task_id}
+        if isinstance(expires := options.get("expires"), (int, float)):
+            options["expires"] = datetime.now(UTC) + timedelta(seconds=expires)
+
+        def send(message: str, sending: Sending) -> None:
+            result = self._send_waiting(message, sending)
+            results[result.id] = result
+
+        turns = cast("JobTurns", self.dibs_jobs.turns)
+        turns.send(key, task_id, self._message(args, kwargs, options), send)
+        result = results.get(task_id) or self._result(task_id, options)
+        if parent is not None:
+            parent.add_trail(result)
+        return result
+
+    def _message(self, args: Any, kwargs: Any, options: dict[str, Any]) -> str:
+        """What a task waits with: serialized as its message will be."""
+        kept = {name: value for name, value in options.items() if name not in _OF_THIS_PROCESS}
+        serializer = options.get("serializer") or self.serializer
+        content_type, encoding, body = dumps(
+            [self.name, args or (), kwargs or {}, kept], serializer
+        )
+        data = body if isinstance(body, bytes) else body.encode()
+        return json.dumps([content_type, encoding, in_base64(data)])
+
+    def _send_waiting(self, message: str, sending: Sending) -> Any:
+        """Send a task that has waited; it may be another one, which has the same template."""
+        app: Any = self.app
+        content_type, encoding, body = json.loads(message)
+        accept = prepare_accept_content(app.conf.accept_content)
+        words: Any = loads(from_base64(body), content_type, encoding, accept=accept)
+        name, args, kwargs, options = words
+        headers = {
+            **(options.pop("headers", None) or {}), TOKEN: sending.token, KEY: sending.key,
+            SENT: sending.sent_at, SENDING: sending.sending,
+        }  # fmt: skip
+        send: Any = functools.partial(app.send_task, name)
+        if name == self.name:
+            send = functools.partial(Task.apply_async, self)
+        elif app.conf.task_always_eager:
+            send = functools.partial(Task.apply_async, app.tasks[name])
+        return send(args, kwargs, headers=headers, add_to_parent=False, **options)
+
+    def _wait_again(self, request: Any, key: str, job: Job) -> None:
+        """Put a task back to its place; this delivery is acknowledged."""
+        later: Any = self.signature_from_request(request, retries=request.retries)
+        message = self._message(later.args, later.kwargs, later.options)
+        try:
+            self.dibs_jobs.wait_again(key, job, message, self._send_waiting)
+        except Unavailable:
+            self._send_again(request, AGAIN_WITHIN)
+
+    def dibs_look_after(self) -> None:
+        """Send what should have been sent by a process that is dead."""
+        if self.dibs_jobs.turns is not None:
+            self.dibs_jobs.turns.look_after(self._send_waiting)
 
     def map(self, it: Any) -> Any:
         """UsageError: its parts are calls inside of one task, which nothing guards."""
@@ -296,8 +386,11 @@ class _UniqueTask(Task):
         sent_at: Any = _header(request, SENT)
         job = Job(request.id, token, attempt, not request.is_eager, sending, sent_at=sent_at)
         try:
-            run = self.dibs_jobs.start(key, job)
+            run = self.dibs_jobs.start(key, job, self._send_waiting)
         except Duplicate as error:
+            if self.dibs_jobs.waits(error, job):
+                self._wait_again(request, key, job)
+                raise Ignore("it waits for its turn") from error
             raise self._refused(error, job, request) from error
         except Unavailable as error:
             raise self.retry(exc=error) from error
@@ -379,7 +472,7 @@ def _give_back(sender: Any = None, request: Any = None, **_: Any) -> None:
     if isinstance(sender, _UniqueTask):
         key, token = _header(request, KEY), _header(request, TOKEN)
         if key is not None and token is not None:
-            sender.dibs_jobs.give_back(key, token)
+            sender.dibs_jobs.give_back(key, token, sender._send_waiting)
 
 
 @task_postrun.connect
@@ -389,3 +482,22 @@ def _after(sender: Any = None, state: Any = None, **_: Any) -> None:
         return
     if not hasattr(sender.request, "dibs_run"):
         _give_back(sender, sender.request)
+
+
+_LOOKING = Looking()
+
+
+@worker_ready.connect
+def _look(sender: Any = None, **_: Any) -> None:
+    """A worker looks after tasks that wait for their turn."""
+    tasks = [each for each in sender.app.tasks.values() if isinstance(each, _UniqueTask)]
+    _LOOKING.start(
+        (each.dibs_look_after, each.dibs_jobs.turns.look_every)
+        for each in tasks
+        if each.dibs_jobs.turns is not None
+    )
+
+
+@worker_shutdown.connect
+def _look_no_more(**_: Any) -> None:
+    _LOOKING.stop()

@@ -19,17 +19,21 @@ from typing import Any, Unpack, cast
 from . import needs
 
 with needs("dramatiq"):
-    from dramatiq import Actor, Consumer, Middleware
+    from dramatiq import Actor, Consumer, Message, Middleware
     from dramatiq.middleware import GroupCallbacks, SkipMessage
 
-from .. import Dibs, Duplicate
+from .. import Dibs, Duplicate, Unavailable
+from ._looking import Looking
 from ._sync.jobs import Run, UniqueJobs
 from ._unique_jobs import (
+    AGAIN_WITHIN,
     Job,
     NotRun,
     Sending,
     TransactionKeywords,
     UniqueKey,
+    from_base64,
+    in_base64,
     is_anothers,
     transaction_options,
 )
@@ -39,7 +43,7 @@ __all__ = ["unique"]
 TOKEN, KEY, SENT = "dibs_token", "dibs_key", "dibs_sent"
 SENDING = "dibs_sending"
 """The options of a message that have the token, the key (arguments that were encoded may give
-another one), when it was sent and, in a retry, the sending."""
+another one), when it was sent and, in a retry or after its turn has come, the sending."""
 
 DUPLICATE_OF = "dibs_duplicate_of"
 """The option of a message of a group or a pipeline that is sent only to be counted."""
@@ -91,6 +95,8 @@ class _UniqueActor(Actor[Any, Any]):
         if isinstance(delay, timedelta):
             delay = int(delay.total_seconds() * 1000)
         message = cast(Any, self).message_with_options(args=args, kwargs=kwargs, **options)
+        if self.dibs_jobs.turns is not None:
+            return cast(Any, self.broker).enqueue(message, delay=delay)
         key = self.key_of(message)
         queueing = self.dibs_jobs.queueing(key, message.message_id, (delay or 0) / 1000)
 
@@ -125,9 +131,13 @@ class _UniqueActor(Actor[Any, Any]):
             message.message_id, options.get(TOKEN), options.get("retries", 0),
             sent_by=options.get(SENDING), sent_at=options.get(SENT),
         )  # fmt: skip
+        key = self.key_of(message)
         try:
-            run = self.dibs_jobs.start(self.key_of(message), job)
+            run = self.dibs_jobs.start(key, job, self.send_waiting)
         except Duplicate as error:
+            if self.dibs_jobs.waits(error, job):
+                self._wait_again(message, key, job)
+                raise SkipMessage("it waits for its turn") from error
             raise self._refused(error, job, message) from error
         self.dibs_runs.started(run)
         try:
@@ -146,6 +156,34 @@ class _UniqueActor(Actor[Any, Any]):
         else:
             message.options["store_results"] = False  # or None replaces the result of the other
         return SkipMessage(f"not run: {error}")
+
+    # ---- with queue=True
+
+    def send_in_turn(self, message: Any) -> None:
+        """Send *message* now, or when it is its turn."""
+        if self.dibs_jobs.turns is not None:
+            key, data = self.key_of(message), in_base64(message.encode())
+            self.dibs_jobs.turns.send(key, message.message_id, data, self.send_waiting)
+
+    def send_waiting(self, data: str, sending: Sending) -> None:
+        """Send a message that has waited; it may be another actor's, with the same template."""
+        decode: Callable[[bytes], Any] = cast(Any, Message).decode
+        broker: Any = self.broker
+        options = {**_options_of(sending), SENDING: sending.sending}
+        broker.enqueue(decode(from_base64(data)).copy(options=options))
+
+    def _wait_again(self, message: Any, key: str, job: Job) -> None:
+        """Put a message back to its place; this delivery is acknowledged."""
+        try:
+            self.dibs_jobs.wait_again(key, job, in_base64(message.encode()), self.send_waiting)
+        except Unavailable:
+            self._send_again(message, AGAIN_WITHIN)
+        message.options["store_results"] = False  # it has none yet
+
+    def look_after(self) -> None:
+        """Send what should have been sent by a process that is dead."""
+        if self.dibs_jobs.turns is not None:
+            self.dibs_jobs.turns.look_after(self.send_waiting)
 
     def _send_again(self, message: Any, delay: float | None) -> None:
         """Send the message again, for later: this delivery is acknowledged, perhaps the last."""
@@ -181,6 +219,18 @@ class _Runs(Middleware):
 
     def __init__(self) -> None:
         self._here = _Here()
+        self._looking = Looking()
+
+    def after_worker_boot(self, broker: Any, worker: Any) -> None:
+        actors = [each for each in broker.actors.values() if isinstance(each, _UniqueActor)]
+        self._looking.start(
+            (each.look_after, each.dibs_jobs.turns.look_every)
+            for each in actors
+            if each.dibs_jobs.turns is not None
+        )
+
+    def before_worker_shutdown(self, broker: Any, worker: Any) -> None:
+        self._looking.stop()
 
     def take_message(self, actor: Any) -> Any:
         """The message for which the worker calls *actor*; None: something else calls it."""
@@ -222,7 +272,8 @@ class _Runs(Middleware):
             self._here.is_sending = True
         elif not {TOKEN, KEY, DUPLICATE_OF}.intersection(message.options):
             actor = broker.actors.get(message.actor_name)
-            if isinstance(actor, _UniqueActor):
+            # With a delay and queue=True, it takes its place where it runs.
+            if isinstance(actor, _UniqueActor) and actor.dibs_jobs.turns is None:
                 self._claim(actor, message, delay)
 
     def _claim(self, actor: _UniqueActor, message: Any, delay: int | None) -> None:
@@ -261,13 +312,29 @@ class _Runs(Middleware):
             self._here.queueing = None
             queueing.__exit__(None, None, None)
 
-    def freeing(self, enqueue: Callable[..., Any]) -> Callable[..., Any]:
-        """*enqueue* of a broker, which calls no hook if it fails: then the key is free again."""
+    def _has_turn(self, broker: Any, message: Any) -> _UniqueActor | None:
+        """The actor of *message*, if that has to wait for its turn before it is sent."""
+        run, actor = self._here.run, broker.actors.get(message.actor_name)
+        if not isinstance(actor, _UniqueActor) or actor.dibs_jobs.turns is None:
+            return None
+        is_sent_again = run is not None and run.job_id == message.message_id
+        return None if is_sent_again or TOKEN in message.options else actor
+
+    def freeing(self, broker: Any) -> Callable[..., Any]:
+        """`enqueue` of *broker*, which calls no hook if it fails: then the key is free again."""
+        enqueue = broker.enqueue
 
         @functools.wraps(enqueue)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(message: Any, *args: Any, **kwargs: Any) -> Any:
+            if (
+                not any(args)
+                and not any(kwargs.values())
+                and (actor := self._has_turn(broker, message))
+            ):
+                actor.send_in_turn(message)
+                return message
             try:
-                return enqueue(*args, **kwargs)
+                return enqueue(message, *args, **kwargs)
             except BaseException as error:
                 _, queueing = self._here.queueing or (None, None)
                 self._here.queueing = None  # a run that was being passed on is taken back later
@@ -322,7 +389,7 @@ class _Runs(Middleware):
     def _give_back(self, broker: Any, message: Any) -> None:
         actor, token = broker.get_actor(message.actor_name), message.options.get(TOKEN)
         if token is not None and isinstance(actor, _UniqueActor):
-            actor.dibs_jobs.give_back(actor.key_of(message), token)
+            actor.dibs_jobs.give_back(actor.key_of(message), token, actor.send_waiting)
 
 
 def _options_of(sending: Sending) -> dict[str, Any]:
@@ -371,5 +438,5 @@ def _runs_of(broker: Any) -> _Runs:
             return middleware
     runs, others = _Runs(), list(broker.middleware)
     broker.add_middleware(runs, **({"before": type(others[0])} if others else {}))
-    broker.enqueue, broker.consume = runs.freeing(broker.enqueue), runs.naming(broker)
+    broker.enqueue, broker.consume = runs.freeing(broker), runs.naming(broker)
     return runs

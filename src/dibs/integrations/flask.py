@@ -8,7 +8,6 @@ def order(): ...
 """
 
 import functools
-import inspect
 import io
 import json
 import time
@@ -47,7 +46,7 @@ from .._http.problems import busy, is_refusal
 from .._http.responses import Headers, Recording, Response
 from .._http.submission import Submission, routed_place, split_key_lines, submission_of
 from .._http.throttle import Throttle, Throttled
-from .._internal_api import throttling
+from .._internal_api import signature_of, throttling
 from ..errors import Unavailable, UsageError
 from ._request_claims import RequestClaim, ResponseBody
 from ._request_transaction import STREAMED, run_within, warn_of_success, within_of
@@ -112,9 +111,9 @@ def guard(
     policy: Policy, view: Callable[..., Any], within: TransactionOpener[Any] | None = None
 ) -> Callable[..., Any]:
     """*view*, run under a claim."""
-    opened = None
+    opened = find = None
     if within is not None:
-        opened, _ = within_of(within, policy, inspect.signature(view), is_async=False)
+        opened, _, find = within_of(within, policy, signature_of(view), is_async=False)
 
     def made(*args: Any, **kwargs: Any) -> FlaskResponse:
         return make_response(current_app.ensure_sync(view)(*args, **kwargs))
@@ -122,7 +121,7 @@ def guard(
     @functools.wraps(view)
     def guarded(*args: Any, **kwargs: Any) -> Any:
         since = time.monotonic()
-        claimed = _guard_of_app().claim(policy)
+        claimed = _guard_of_app().claim(policy, find)
         if isinstance(claimed, Response):
             return _answer(claimed)
         if claimed is None:
@@ -329,14 +328,17 @@ class _AppGuard:
         self._dibs = dibs
         self._options = options
 
-    def claim(self, policy: Policy) -> "tuple[Submission, Claim] | Response | None":
-        """A claim on the current request, or the response in its place; None: not guarded."""
+    def claim(self, policy: Policy, find: Any) -> "tuple[Submission, Claim] | Response | None":
+        """A claim on the current request, or the response in its place; None: not guarded.
+
+        *find*: as in `ClaimRequest`.
+        """
         name = f"{endpoint_method(request.method)} {request.url_rule or request.endpoint}"
         submission = self._submission(policy, name)
         if submission is None:
             return None
         mark_guarded(request.environ)
-        outcome = claim_request(self._dibs, policy, name, submission)
+        outcome = claim_request(self._dibs, policy, name, submission, find)
         if isinstance(outcome, Response) or isinstance(submission, InvalidRequest):
             return cast(Response, outcome)
         return submission, outcome

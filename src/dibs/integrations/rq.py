@@ -10,8 +10,10 @@
 else: the function that they import is the decorated one.
 """
 
+import contextlib
 import functools
 import inspect
+import json
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -24,14 +26,17 @@ with needs("rq"):
     from rq.exceptions import InvalidJobOperation, NoSuchJobError
     from rq.job import Job as RQJob
     from rq.job import JobStatus
+    from rq.registry import ScheduledJobRegistry
 
-from .. import Dibs, Duplicate, UsageError
+from .. import Dibs, Duplicate, Unavailable, UsageError
 from .._internal_api import KeyInfo
 from ._sync.jobs import Run, UniqueJobs
 from ._unique_jobs import (
     TURN_WITHIN,
     Job,
     NotRun,
+    NotThere,
+    NotYet,
     Sending,
     TransactionKeywords,
     UniqueKey,
@@ -47,6 +52,8 @@ T = TypeVar("T")
 TOKEN, KEY, SENT = "dibs_token", "dibs_key", "dibs_sent"
 """In `job.meta`: the claim of a job that waits, its key (arguments that were serialized may give
 another one), and when it was sent."""
+SENDING = "dibs_sending"
+"""There, too: what tells the times apart at which a job that has waited was sent."""
 _ENDED_BADLY = {JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED}
 _ENDED = {JobStatus.FINISHED, *_ENDED_BADLY}
 DUPLICATE_OF = "duplicate_of"
@@ -158,6 +165,8 @@ class UniqueQueue(Queue):
         """What is to be enqueued (None: nothing), and the answer, once all the others are."""
         if jobs is None:
             return data, lambda known: known[job.id]
+        if jobs.turns is not None:
+            return None, lambda known: cast(Any, self).enqueue_call(**_call_of(data))
         if jobs.replaces and newest[key] != job.id:  # by one that is sent together with it
             return None, lambda known: known.get(newest[key]) or self._fetched(newest[key])
         try:
@@ -180,6 +189,10 @@ class UniqueQueue(Queue):
         if jobs is None or TOKEN in job.meta:  # one that is tried again takes its claim along
             return send()
         key = jobs.key_of(job.args, job.kwargs)
+        if jobs.turns is not None:
+            if delay > 0 or job._dependency_ids or not cast(Any, self)._is_async:
+                return send()  # it takes its place where it runs
+            return self._in_turn(jobs, key, job)
 
         def send_claimed(sending: Sending) -> Any:
             job.meta.update({TOKEN: sending.token, KEY: sending.key, SENT: sending.sent_at})
@@ -200,6 +213,22 @@ class UniqueQueue(Queue):
                 return jobs.answer(error, job.args, job.kwargs, self._there)
             return send_claimed(sending)
         return None
+
+    def _in_turn(self, jobs: UniqueJobs, key: str, job: Any) -> Any:
+        """Enqueue *job* now, or when it is its turn; until then it is scheduled, for much later."""
+        assert jobs.turns is not None
+        at = datetime.now(UTC) + timedelta(seconds=jobs.in_queue(0.0))
+        job.origin = self.name
+        super().schedule_job(job, at)
+        send = functools.partial(_send_waiting, job)
+        try:
+            jobs.turns.send(key, job.id, json.dumps([job.id, self.name]), send)
+        except BaseException:
+            job.delete()
+            raise
+        with contextlib.suppress(NoSuchJobError):  # it has run, and was forgotten
+            job.refresh()
+        return job
 
     def _there(self, error: Duplicate) -> Any:
         """The job that has the key."""
@@ -223,6 +252,35 @@ class UniqueQueue(Queue):
         except (InvalidJobOperation, NoSuchJobError):  # its ttl is over, or it was deleted
             return False
         return job.allow_dependency_failures or not _ENDED_BADLY.intersection(known)
+
+
+def _call_of(data: Any) -> dict[str, Any]:
+    """The arguments of `enqueue_call` for what `enqueue_many` is given."""
+    known = inspect.signature(cast(Any, Queue).enqueue_call).parameters
+    return {name: value for name, value in data._asdict().items() if name in known}
+
+
+def _send_waiting(known: Any, message: str, sending: Sending) -> None:
+    """Enqueue a job that has waited. *known*: any job that is on the same server."""
+    job_id, name = json.loads(message)
+    connection, serializer = known.connection, known.serializer
+    job_class = cast(Any, type(known))
+    try:
+        job: Any = job_class.fetch(job_id, connection, serializer)
+    except NoSuchJobError:
+        raise NotThere from None
+    status = job.get_status(refresh=False)
+    if status in _ENDED:
+        raise NotThere
+    if status == JobStatus.STARTED:  # it is about to be scheduled
+        raise NotYet
+    told = {TOKEN: sending.token, KEY: sending.key, SENT: sending.sent_at}
+    job.meta.update({**told, SENDING: sending.sending})
+    job.save_meta()
+    if status == JobStatus.SCHEDULED:
+        queue = Queue(name, connection, job_class=job_class, serializer=serializer)
+        connection.zrem(ScheduledJobRegistry(queue=queue).key, job_id)
+        queue.enqueue_job(job)
 
 
 def _now(like: datetime) -> datetime:
@@ -319,21 +377,44 @@ def _start(jobs: UniqueJobs, job: Any, args: Any, kwargs: Any) -> Run | Retry | 
     """The run of *job*; a Retry: it is not its turn; None: it is a duplicate."""
     timeout = job.timeout or 0  # -1: there is none
     patience = min(TURN_WITHIN, timeout / 2) if timeout > 0 else TURN_WITHIN
+    own, key, send = None, "", functools.partial(_send_waiting, job)
     try:
         key = job.meta.get(KEY) or jobs.key_of(args, kwargs)
         # RQ enqueues a job that is to be repeated again and again: it is asked for each time.
         sent_at = None if getattr(job, "repeats_left", None) else job.meta.get(SENT)
-        own = Job(job.id, job.meta.get(TOKEN), patience=patience, sent_at=sent_at)
-        return jobs.start(key, own)
+        attempt = None
+        if jobs.turns is not None:
+            attempt = f"{job.number_of_retries or 0}.{getattr(job, 'repeats_left', None) or 0}"
+            jobs.turns.look_after(send)
+        own = Job(
+            job.id, job.meta.get(TOKEN), attempt, sent_by=job.meta.get(SENDING), sent_at=sent_at,
+            patience=patience,
+        )  # fmt: skip
+        return jobs.start(key, own, send)
     except Duplicate as error:
+        if own is not None and jobs.waits(error, own):
+            return _wait_again(jobs, job, key, own, send)
         if is_turn(error):
-            # It goes to the end of its queue. It has not run: this does not count as a retry.
-            retries = job.number_of_retries or 0
-            job.number_of_retries = retries - 1
-            return Retry(max=retries + 1)
+            return _not_counted(job, 0)
         job.meta[DUPLICATE_OF] = error.note
         job.save_meta()
         return None
+
+
+def _wait_again(jobs: UniqueJobs, job: Any, key: str, own: Job, send: Any) -> Retry:
+    """Put *job* back to its place; until its turn it is scheduled, for much later."""
+    try:
+        jobs.wait_again(key, own, json.dumps([job.id, job.origin]), send)
+    except Unavailable:
+        return _not_counted(job, 0)
+    return _not_counted(job, int(jobs.in_queue(0.0)))
+
+
+def _not_counted(job: Any, interval: int) -> Retry:
+    """Have RQ enqueue *job* again. It has not run: this does not count as a retry."""
+    retries = job.number_of_retries or 0
+    job.number_of_retries = retries - 1
+    return Retry(max=retries + 1, interval=interval)
 
 
 class _TriedAgain:

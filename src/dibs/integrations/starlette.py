@@ -52,7 +52,7 @@ from .._http.problems import busy, refusal_response
 from .._http.responses import Response
 from .._http.submission import Submission, routed_place
 from .._http.throttle import Throttle, Throttled
-from .._internal_api import NotOurs, throttling
+from .._internal_api import NotOurs, key_of, signature_of, throttling
 from ..errors import Unavailable, UsageError
 from ._async.http_claims import claim_request
 from ._fastapi_values import given_values
@@ -72,6 +72,7 @@ from ._starlette_routes import (
     Refused,
     answer,
     check_routes_of,
+    found_by,
     is_dependency,
     mark_within,
     path_fields_of,
@@ -145,7 +146,8 @@ def guard(
         if opened is not None and is_dependency(request.scope, guarded):
             raise UsageError("within= is for the endpoint, not for its dependencies")
         given = given_values(policy.by, request, guarded, kwargs) if policy.by else {}
-        response = await guard.claim(policy, request, given)
+        find = None if opened is None else opened.find
+        response = await guard.claim(policy, request, given, find)
         if response is None and opened is None:
             return await resolved(call(*args, **kwargs))
         if response is None and opened is not None:
@@ -160,8 +162,8 @@ def guard(
 
     shown: Any = guarded
     shown.__signature__ = signature
-    if within is not None:
-        mark_within(shown)
+    if opened is not None:
+        mark_within(shown, opened.find)
     return shown
 
 
@@ -221,7 +223,7 @@ class _Within:
         is_async: bool,
     ) -> None:
         runner = within_of(opener, policy, signature, is_async=is_async)
-        self.opening, self.signature = runner
+        self.opening, self.signature, self._find = runner
         self.function = function
         self.call: Any = _awaited if is_async else run_in_threadpool
         self.end: Any = _awaited if is_async else _ended_in_thread
@@ -231,6 +233,10 @@ class _Within:
         """The work, whose transaction is open; or why it is not ours."""
         given = (claim, records, self.function, args, kwargs, wait)
         return self.call(self.opening.begin, *given)
+
+    def find(self, key: bytes) -> Any:
+        """What was committed under *key*, to be awaited."""
+        return self.end(self._find, key)
 
     def run(self, args: Any, kwargs: Any) -> Any:
         """What the endpoint returns for a request that is not guarded."""
@@ -286,7 +292,7 @@ def _resolved(function: Callable[..., Any]) -> inspect.Signature:
     try:
         return inspect.signature(function, eval_str=True)
     except NameError:  # names that exist for type checkers only
-        return inspect.signature(function)
+        return signature_of(function)
 
 
 def _find_request(
@@ -437,11 +443,11 @@ class _RequestGuard:
         return self._end
 
     async def claim(
-        self, policy: Policy, request: Request, given: dict[str, str | None]
+        self, policy: Policy, request: Request, given: dict[str, str | None], find: Any
     ) -> Response | None:
         """Claim the request. Returns the response in place of the endpoint's; None: run it.
 
-        *given*: values that the endpoint gets, see `RequestFacts`.
+        *given*: values that the endpoint gets, see `RequestFacts`. *find*: as in `ClaimRequest`.
         """
         name = f"{endpoint_method(request.method)} {route_of(request)}"
         submission = await self._submission(policy, request, name, given)
@@ -449,7 +455,7 @@ class _RequestGuard:
             return None
         mark_guarded(request.scope)
         self._since = time.monotonic()
-        outcome = await claim_request(self._middleware.dibs, policy, name, submission)
+        outcome = await claim_request(self._middleware.dibs, policy, name, submission, find)
         if isinstance(outcome, Response) or isinstance(submission, InvalidRequest):
             return cast(Response, outcome)
         self._submitted = submission
@@ -469,11 +475,17 @@ class _RequestGuard:
         submission = await self._submission(policy, request, name, {})
         if submission is None or isinstance(submission, InvalidRequest) or not submission.by_client:
             return None
-        outcome = await claim_request(self._middleware.dibs, policy, name, submission)
+        find = found_by(request.scope.get("endpoint"))
+        outcome = await claim_request(self._middleware.dibs, policy, name, submission, find)
         if isinstance(outcome, Response):
             return outcome
-        await outcome.end("released")
-        return None
+        recorded = None if find is None else await find(key_of(outcome))
+        if recorded is None:
+            await outcome.end("released")
+            return None
+        answer = outcome.recording().answered(recorded)
+        await outcome.end("returned")
+        return table_response(submission.policy, submission, answer)
 
     async def run_within(
         self, within: _Within, args: Any, kwargs: Any

@@ -35,14 +35,18 @@ with needs("taskiq"):
     from taskiq.kicker import AsyncKicker
     from taskiq_dependencies.dependency import Dependency
 
-from .. import AsyncDibs, Duplicate, LeaseLost
-from ._async.jobs import AsyncResultWait, AsyncRun, AsyncUniqueJobs
+from .. import AsyncDibs, Duplicate, LeaseLost, Unavailable
+from .._internal_api import signature_of
+from ._async.job_results import AsyncResultWait
+from ._async.jobs import AsyncRun, AsyncUniqueJobs
 from ._unique_jobs import (
     TURN_WITHIN,
     Job,
     Sending,
     UniqueKey,
     UniqueKeywords,
+    from_base64,
+    in_base64,
     is_turn,
     unique_options,
     without_parameters,
@@ -55,7 +59,7 @@ Task = TypeVar("Task", bound="AsyncTaskiqDecoratedTask[..., Any]")
 TOKEN, KEY, SENT = "dibs_token", "dibs_key", "dibs_sent"
 SENDING = "dibs_sending"
 """The labels of a message that have the token, the key (arguments that were encoded may give
-another one), when it was sent and, in a retry, the sending."""
+another one), when it was sent and, in a retry or after its turn has come, the sending."""
 CONTEXT = "dibs_context"
 """The parameter by which a worker says what it runs."""
 
@@ -93,7 +97,7 @@ def _injected(function: Callable[..., Any]) -> list[str]:
     """The parameters that a worker fills, and that no message has."""
     hints = get_type_hints(function, include_extras=True)
     names: list[str] = []
-    for name, parameter in inspect.signature(function).parameters.items():
+    for name, parameter in signature_of(function).parameters.items():
         markers = [parameter.default, *getattr(hints.get(name), "__metadata__", ())]
         names += [name] if any(isinstance(each, Dependency) for each in markers) else []
     return names
@@ -123,6 +127,17 @@ class _UniqueKicker(AsyncKicker[..., Any]):
             return await kicker.with_task_id(task_id).kiq(*args, **kwargs)
 
         delay = _delay(self.labels)
+        if self.dibs_jobs.turns is not None:
+            sent = AsyncKicker[..., Any](
+                self.task_name, self.broker, self.labels, self.return_type
+            ).with_task_id(task_id)
+            if delay > 0:  # it takes its place when its time has come
+                return await sent.kiq(*args, **kwargs)
+            message = sent._prepare_message(*args, **kwargs)
+            turn = in_base64(self.broker.formatter.dumps(message).message)
+            send = functools.partial(_send_waiting, self.broker)
+            await self.dibs_jobs.turns.send(key, task_id, turn, send)
+            return AsyncTaskiqTask(task_id, self.broker.result_backend, self.return_type)
         async with AsyncExitStack() as stack:
             try:
                 queueing = self.dibs_jobs.queueing(key, task_id, delay)
@@ -139,6 +154,18 @@ class _UniqueKicker(AsyncKicker[..., Any]):
         task = _ExistingTask(error.note or "", self.broker.result_backend, self.return_type)
         task.dibs_waiting = self.dibs_jobs.result_of(error)
         return task
+
+
+async def _send_waiting(broker: AsyncBroker, text: str, sending: Sending) -> None:
+    """Send a task that has waited; it may be another one, which has the same template."""
+    message = broker.formatter.loads(from_base64(text))
+    message.parse_labels()
+    labels = {
+        **message.labels, TOKEN: sending.token, KEY: sending.key, SENT: str(sending.sent_at),
+        SENDING: sending.sending,
+    }  # fmt: skip
+    kicker = AsyncKicker[..., Any](message.task_name, broker, labels)
+    await kicker.with_task_id(message.task_id).kiq(*message.args, **message.kwargs)
 
 
 class _ExistingTask(AsyncTaskiqTask[Any]):
@@ -193,6 +220,20 @@ class _Runs(TaskiqMiddleware):
         self._sending: set[str] = set()
         """The ids of the runs that are being sent once more."""
         self._ending: set[asyncio.Task[bool]] = set()
+        self._looking: asyncio.Task[None] | None = None
+
+    async def startup(self) -> None:
+        """A worker looks after tasks that wait for their turn."""
+        if self.broker.is_worker_process:
+            self._looking = asyncio.create_task(_look_after(self.broker))
+
+    async def shutdown(self) -> None:
+        """It does not any more."""
+        looking, self._looking = self._looking, None
+        if looking is not None:
+            looking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await looking
 
     def started(self, message: TaskiqMessage, run: AsyncRun) -> None:
         """It ends with its message; at the latest, with the task that processes that."""
@@ -248,7 +289,8 @@ class _Runs(TaskiqMiddleware):
             getattr(task, "original_func", None), "dibs_jobs", None
         )
         if jobs is not None and token:
-            await jobs.give_back(message.labels[KEY], token)
+            send = functools.partial(_send_waiting, self.broker)
+            await jobs.give_back(message.labels[KEY], token, send)
 
 
 def _runs_of(broker: AsyncBroker) -> _Runs:
@@ -269,6 +311,18 @@ def _runs_of(broker: AsyncBroker) -> _Runs:
 
     broker.listen = naming  # type: ignore[method-assign]
     return runs
+
+
+async def _look_after(broker: AsyncBroker) -> None:
+    """Send what should have been sent by a process that is dead, again and again."""
+    send = functools.partial(_send_waiting, broker)
+    while True:
+        functions: list[Any] = [each.original_func for each in broker.get_all_tasks().values()]
+        known = [getattr(each, "dibs_jobs", None) for each in functions]
+        turns = [jobs.turns for jobs in known if jobs is not None and jobs.turns is not None]
+        for each in turns:
+            await each.look_after(send)
+        await asyncio.sleep(min((each.look_every for each in turns), default=5.0))
 
 
 async def _name(broker: AsyncBroker, delivery: Any) -> None:
@@ -306,7 +360,7 @@ def _guarded(function: Callable[..., Any], jobs: AsyncUniqueJobs) -> Callable[..
 def _inject_context(guarded: Any, function: Callable[..., Any]) -> None:
     """Have workers pass the message: nothing else that calls *guarded* does."""
     hints = {**get_type_hints(function, include_extras=True), CONTEXT: Context}
-    own = inspect.signature(function).parameters.values()
+    own = signature_of(function).parameters.values()
     # Resolved: Taskiq evaluates no text in a signature that is given to it.
     parameters = [each.replace(annotation=hints.get(each.name, each.annotation)) for each in own]
     added = inspect.Parameter(
@@ -326,10 +380,15 @@ async def _started(jobs: AsyncUniqueJobs, context: Context) -> AsyncRun:
     job = Job(
         message.task_id, token, attempt, sent_by=sending, patience=TURN_WITHIN, sent_at=sent_at
     )
+    key = ""
     try:
         key = labels.get(KEY) or jobs.key_of(tuple(message.args), message.kwargs)
-        return await jobs.start(key, job)
+        send = functools.partial(_send_waiting, broker)
+        return await jobs.start(key, job, send)
     except Duplicate as error:
+        if jobs.waits(error, job):
+            await _wait_again(jobs, broker, message, key, job)
+            raise NoResultError from error
         delay = await jobs.comes_again_in(error, job)
         if delay is not None:
             # Most brokers have no delay. It is not acknowledged before it was sent once more.
@@ -342,3 +401,16 @@ async def _started(jobs: AsyncUniqueJobs, context: Context) -> AsyncRun:
             )
             await broker.result_backend.set_result(message.task_id, result)
         raise NoResultError from error
+
+
+async def _wait_again(
+    jobs: AsyncUniqueJobs, broker: AsyncBroker, message: TaskiqMessage, key: str, job: Job
+) -> None:
+    """Put a task back to its place; this delivery is acknowledged."""
+    delivery = broker.formatter.dumps(message)
+    send = functools.partial(_send_waiting, broker)
+    try:
+        await jobs.wait_again(key, job, in_base64(delivery.message), send)
+    except Unavailable:
+        await asyncio.sleep(TURN_WITHIN)
+        await broker.kick(delivery)

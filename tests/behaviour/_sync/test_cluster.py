@@ -458,3 +458,29 @@ def _is_silent(calls: socket.socket) -> bool:
         except BlockingIOError:
             sleep(0.05)
     return True
+
+
+def test_several_keys_of_several_slots_are_taken_or_none(start_server: StartServer) -> None:
+    """One request for those that share a slot, one order for all; what was taken before the one in
+    the way is released."""
+    servers = start_cluster(start_server)
+    keys = ["user:1", "user:2", "user:3", "{user:2}:wallet"]
+    url = url_of(servers)
+    with Dibs(url, budget=5) as one, Dibs(url, budget=5) as two:
+        with one.hold_all(keys, ttl=60, fence=True) as leases:
+            assert leases.guarded and all(leases[key].fence for key in keys)
+            for key in keys:
+                with pytest.raises(Busy) as busy:
+                    with two.hold_all([key, "user:9"], ttl=60):
+                        pytest.fail("held twice")
+                assert busy.value.key == key
+        for taken in keys:
+            with one.hold(taken, ttl=60):
+                with pytest.raises(Busy) as busy:
+                    with two.hold_all(reversed(keys), ttl=60):
+                        pytest.fail("held one that is taken")
+                assert busy.value.key == taken
+        with two.hold_all(reversed(keys), ttl=60, wait=60) as leases:
+            assert len(leases) == 4
+    left = [key for server in servers for key in server.keys() if not key.startswith("fence:")]
+    assert left == []

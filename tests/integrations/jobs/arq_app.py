@@ -53,11 +53,25 @@ async def pages(ctx: dict[str, Any], key: str, left: int) -> int:
     return left
 
 
+in_turns = unique(dibs, "turn:{key}", queue=True, queued=60, lease=LEASE)
+
+
+@in_turns
+async def in_turn(ctx: dict[str, Any], key: str) -> str:
+    return await _steered(ctx, key)
+
+
+@in_turns
+async def also_in_turn(ctx: dict[str, Any], key: str) -> str:
+    return await _steered(ctx, key)
+
+
 class WorkerSettings:
     """What the worker runs."""
 
     functions: ClassVar[list[Any]] = [
-        func(each, timeout=60) for each in (work, until_started, alone, hourly, pages)
+        func(each, timeout=60)
+        for each in (work, until_started, alone, hourly, pages, in_turn, also_in_turn)
     ]
     redis_settings = RedisSettings.from_dsn(URL)
     allow_abort_jobs = True

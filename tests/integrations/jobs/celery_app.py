@@ -108,3 +108,16 @@ def pages(key: str, left: int) -> int:
         pages.delay(key, left - 1)
         pages.delay(key, left - 1)  # the same as the first
     return left
+
+
+in_turns = unique(dibs, "turn:{key}", queue=True, queued=60, lease=LEASE)
+
+
+@app.task(base=in_turns, bind=True)
+def in_turn(self: Any, key: str) -> str:
+    return _steered(self, key)
+
+
+@app.task(base=in_turns, bind=True)
+def also_in_turn(self: Any, key: str) -> str:
+    return _steered(self, key)

@@ -113,3 +113,16 @@ def piped(key: str, value: int) -> int:
     """A part of a pipeline, of which each part has the same key."""
     note_page(key, value)
     return value + 1
+
+
+in_turns = unique(dibs, "turn:{key}", queue=True, queued=60, lease=LEASE)
+
+
+@dramatiq.actor(actor_class=in_turns, store_results=True, max_retries=3, throws=JobFailed)
+def in_turn(key: str) -> str:
+    return _steered(key)
+
+
+@dramatiq.actor(actor_class=in_turns, store_results=True, max_retries=3, throws=JobFailed)
+def also_in_turn(key: str) -> str:
+    return _steered(key)

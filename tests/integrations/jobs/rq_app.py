@@ -85,3 +85,16 @@ def pages(key: str, left: int) -> int:
         connection = get_current_job().connection  # type: ignore[union-attr]
         UniqueQueue("default", connection=connection).enqueue(pages, key, left - 1)
     return left
+
+
+in_turns = unique(dibs, "turn:{key}", queue=True, queued=60, lease=LEASE)
+
+
+@in_turns
+def in_turn(key: str) -> Any:
+    return _steered(key)
+
+
+@in_turns
+def also_in_turn(key: str) -> Any:
+    return _steered(key)

@@ -80,7 +80,8 @@ WAYS: dict[str, list[str]] = {
 ENDS = {name: plan for name, plan in PLANS.items() if not name.startswith("delivered")}
 ENDS = {**ENDS, "kill -9": ["sleep", "finish"], "time limit": ["sleep"],
         "revoked while it runs": ["sleep"]}  # fmt: skip
-WORKER = ("-m", "arq", "tests.integrations.jobs.table_arq.WorkerSettings")
+_RUN = "tests.integrations.jobs.arq_worker"
+WORKER = ("-m", _RUN, "tests.integrations.jobs.table_arq.WorkerSettings")
 
 
 class WorkerSettings:

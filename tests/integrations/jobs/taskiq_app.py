@@ -83,3 +83,18 @@ async def pages(key: str, left: int) -> int:
     if left:
         await pages.kiq(key, left - 1)
     return left
+
+
+in_turns = unique(dibs, "turn:{key}", queue=True, queued=60, lease=LEASE)
+
+
+@in_turns
+@broker.task(retry_on_error=True, max_retries=3)
+async def in_turn(key: str, here: Here) -> str:
+    return await _steered(key, here.message.task_id)
+
+
+@in_turns
+@broker.task(retry_on_error=True, max_retries=3)
+async def also_in_turn(key: str, here: Here) -> str:
+    return await _steered(key, here.message.task_id)

@@ -23,7 +23,8 @@ from tests.integrations.jobs.job_control import JobControl
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-WORKER = ("-m", "arq", "tests.integrations.jobs.arq_app.WorkerSettings")
+_RUN = "tests.integrations.jobs.arq_worker"
+WORKER = ("-m", _RUN, "tests.integrations.jobs.arq_app.WorkerSettings")
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,8 @@ def test_the_page_has_the_table_of_kills_in_which_every_key_was_free() -> None:
     """In each phase, for each framework."""
     rows = table.section(table.PAGE.read_text("utf-8"), "kills").splitlines()
     phases = [row for row in rows if row.startswith("| ") and "killed:" not in row]
-    assert len(phases) == 3 * len(PHASES) - 1  # the last one needs a Redis that is killed first
+    # Where Redis is killed, most phases are alike, and in one row.
+    assert len([row for row in phases if "each other phase" not in row]) >= len(PHASES)
     assert all(row.count("|") == len(FRAMEWORKS) + 2 and "**" not in row for row in phases)
 
 

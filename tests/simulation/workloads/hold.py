@@ -2,7 +2,7 @@
 
 import asyncio
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from dibs import AsyncDibs, Busy, LeaseLost, Unavailable
 from dibs._async.hold import AsyncLease
@@ -21,6 +21,7 @@ class Hold(Workload):
     name = "hold"
     kinds = (*USUAL, *LATE, "kill", "restart", "failover")
     limit: int | None = None
+    answered: ClassVar[float] = ANSWERED
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -40,7 +41,7 @@ class Hold(Workload):
                 await task
             except (Busy, Unavailable) as error:
                 self.world.counts[type(error).__name__] += 1
-                self.within(process, since, wait + ANSWERED, type(error).__name__)
+                self.within(process, since, wait + self.answered, type(error).__name__)
             except LeaseLost:
                 self.world.counts["lost"] += 1
             except asyncio.CancelledError:
@@ -76,6 +77,42 @@ class Hold(Workload):
         await asyncio.sleep(1.0)
         for key, value in self.leftovers().items():
             self.world.violate(f"{key!r} is left behind: {value!r}")
+
+
+class All(Hold):
+    """hold_all of two of three keys, named in any order, some with fences; beside single holds."""
+
+    name = "all"
+    answered = 3 * ANSWERED
+    """The first attempt, one that waits, and the extension at its end."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.keys["k:3"] = Holders(world, "k:3")
+
+    async def _hold(self, process: Process, dibs: AsyncDibs, random: Random, wait: float) -> None:
+        if random.random() < 0.25:
+            return await super()._hold(process, dibs, random, wait)
+        keys, since = random.sample(tuple(self.keys), 2), process.awake
+        options: dict[str, Any] = {"renew": random.random() < self.renews}
+        options["fence"] = "k:1" in keys
+        async with dibs.hold_all(keys, ttl=self.ttl, wait=wait, **options) as leases:
+            self.within(process, since, wait + self.answered, "hold_all")
+            entries = {key: self.keys[key].enter(leases[key], process) for key in keys}
+            try:
+                for key in keys:
+                    await self._work(leases[key], self.keys[key], random)
+            finally:
+                for key, entry in entries.items():
+                    self.keys[key].leave(entry)
+
+
+class AllOfSlots(All):
+    """The same on a cluster whose slots move."""
+
+    name = "all_of_slots"
+    topology = "cluster"
+    kinds = (*USUAL, *LATE, "kill", "restart", "failover", "move", "move")
 
 
 class Limit(Hold):

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from dibs import AsyncDibs, Duplicate, LeaseLost, Unavailable
-from dibs._core.jobs import HEARTBEAT
+from dibs._core.jobs import HEARTBEAT, LOOK, QUEUES, ticket_of
 from dibs.events import Event
 from dibs.integrations._async.jobs import AsyncRun, AsyncUniqueJobs
 from dibs.integrations._unique_jobs import RUN_NAME, Job, Sending, UniqueKey, UniqueOptions, is_turn
@@ -105,6 +105,8 @@ class Jobs(Workload):
     """How many messages a worker has at once; of several, it says that it has fetched them."""
     produced = 4
     """How many jobs a producer sends."""
+    ends_at = _END
+    """When workers stop."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -147,7 +149,7 @@ class Jobs(Workload):
         jobs = AsyncUniqueJobs(dibs, UniqueKey("job:{number}", work, self.unique))
         producing = process.spawn(self._produce(process, jobs, random))
         deliveries: list[tuple[int, Message]] = []
-        while CLOCK.now < _END or deliveries:
+        while CLOCK.now < self.ends_at or deliveries:
             while len(deliveries) < self.prefetched and (more := self.broker.take(process)):
                 await self._fetched(process, jobs, more[1])
                 deliveries.append(more)
@@ -198,7 +200,7 @@ class Jobs(Workload):
             sent_at=message.sent_at,
         )  # fmt: skip
         try:
-            run = await jobs.start(message.key, job)
+            run = await self._started(jobs, message, job)
         except Duplicate as error:
             self.world.counts["delivery refused"] += 1
             # Also by one whose sender does not know yet that it may be sent.
@@ -212,6 +214,9 @@ class Jobs(Workload):
             self.broker.send(message, _AGAIN)  # not acknowledged
         else:
             await self._run(process, message, run, random)
+
+    async def _started(self, jobs: AsyncUniqueJobs, message: Message, job: Job) -> AsyncRun:
+        return await jobs.start(message.key, job)
 
     async def _again(self, jobs: AsyncUniqueJobs, error: Duplicate, job: Job) -> float | None:
         try:
@@ -270,14 +275,16 @@ class Jobs(Workload):
     async def settled(self) -> None:
         """Every job that was accepted has been begun, and no claim is left of those that ended."""
         for job_id, at in self.sent.items():
-            # A turn of a job that has ended may have come back, which lasts for `queued`.
-            is_forgotten = bool(self.world.losses) if self.unique.alone else self.world.has_lost(at)
+            # The turn of a job that has ended may have come back, which lasts for `queued`.
+            is_held = self.unique.alone or self.unique.queue
+            is_forgotten = bool(self.world.losses) if is_held else self.world.has_lost(at)
             if not self._has_run(job_id, at) and not is_forgotten:
                 self.world.violate(f"the job {job_id} was accepted and has never run")
         for key, value in self.leftovers().items():
-            if key.startswith(HEARTBEAT.encode()):  # the workers live
-                continue
-            if not value.startswith(b"dibs1 done") and not self._is_queued(key):
+            if key.startswith(tuple(each.encode() for each in (HEARTBEAT, QUEUES, LOOK))):
+                continue  # the workers live
+            is_record = isinstance(value, bytes) and value.startswith(b"dibs1 done")
+            if not is_record and not self._is_queued(key):
                 self.world.violate(f"{key!r} is left behind: {value!r}")
 
     def _has_run(self, job_id: str, since: float) -> bool:
@@ -406,6 +413,93 @@ class AgainJobs(Jobs):
         return super()._has_run(job_id, since) or any(
             each.message.job_id in newer for each in self.executions
         )
+
+
+class TurnJobs(FetchedJobs):
+    """All jobs run, in the order of sending; as many as the limit at a time."""
+
+    name = "turns"
+    produced = 4
+    ends_at = BEGIN + 8 * SECONDS
+
+    def options(self) -> UniqueOptions:
+        lease, limit = self.random.choice((1.0, 2.0)), self.random.choice((None, None, 2))
+        terms = {"lease": lease, "queued": 60, "on_outage": "closed"}
+        return UniqueOptions(queue=True, limit=limit, **terms)
+
+    async def actor(self, process: Process, dibs: AsyncDibs, random: Random) -> None:
+        jobs = AsyncUniqueJobs(dibs, UniqueKey("job:{number}", _work, self.unique))
+        looking = process.spawn(self._look(jobs))
+        await super().actor(process, dibs, random)
+        await looking
+
+    async def _look(self, jobs: AsyncUniqueJobs) -> None:
+        """What a worker does beside its jobs."""
+        assert jobs.turns is not None
+        while CLOCK.now < self.ends_at:
+            await jobs.turns.look_after(self._send_waiting)
+            await asyncio.sleep(jobs.turns.look_every)
+
+    async def _send_waiting(self, job_id: str, sending: Sending) -> None:
+        attempt = int(job_id.partition("#")[2] or 0)
+        name = job_id.partition("#")[0]
+        self.broker.send(
+            Message(sending.key, name, sending.token, attempt, sending.sending, sending.sent_at)
+        )
+
+    async def _produce(self, process: Process, jobs: AsyncUniqueJobs, random: Random) -> None:
+        assert jobs.turns is not None
+        for number in range(self.produced):
+            await asyncio.sleep(random.random() * 2.0)
+            key = f"job:{random.randrange(2)}"
+            job_id = f"{process.name}-{id_of(random)}-{number}"
+            try:
+                await jobs.turns.send(key, job_id, job_id, self._send_waiting)
+            except (Unavailable, LeaseLost) as error:
+                self.world.counts[f"not queued: {type(error).__name__}"] += 1
+            else:
+                self.sent[job_id], self.keys[job_id] = CLOCK.now, key
+                self.world.counts["queued"] += 1
+
+    async def _started(self, jobs: AsyncUniqueJobs, message: Message, job: Job) -> AsyncRun:
+        try:
+            return await jobs.start(message.key, job, self._send_waiting)
+        except Duplicate as error:
+            if jobs.waits(error, job):
+                text = f"{message.job_id}#{message.attempt}"
+                await jobs.wait_again(message.key, job, text, self._send_waiting)
+                self.world.counts["waits again"] += 1
+            raise
+
+    async def _again(self, jobs: AsyncUniqueJobs, error: Duplicate, job: Job) -> float | None:
+        return None if jobs.waits(error, job) else await super()._again(jobs, error, job)
+
+    def _begins(self, execution: Execution) -> None:
+        """Nor has one begun that was sent later, while nothing went wrong."""
+        message, ticket = execution.message, ticket_of(execution.message.sent_at)
+        met = {each.message.job_id for each in self.executions}
+        for other in self.executions:
+            is_same = other.message.key == message.key and self.unique.limit == 1
+            is_later = ticket_of(other.message.sent_at) > ticket > 0
+            is_first = message.attempt == 0 and message.job_id not in met
+            if is_same and is_later and is_first and not self.world.plan.faults:
+                self.world.violate(f"{message.job_id} begins after {other.message.job_id}")
+        others = [
+            each
+            for each in self.executions
+            if each.is_sure and each.run.key == execution.run.key and self.unique.limit > 1
+        ]
+        if others and not self.world.has_lost(others[0].began_at):
+            self.world.violate(f"{execution.run.key}: {others[0].process} and {execution.process}")
+        super()._begins(execution)
+
+    @property
+    def _is_exclusive(self) -> bool:
+        return self.unique.limit == 1
+
+    def _has_run(self, job_id: str, since: float) -> bool:
+        """No other one has run in its place."""
+        return any(each.message.job_id == job_id for each in self.executions)
 
 
 def id_of(random: Random) -> str:

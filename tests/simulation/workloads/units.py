@@ -8,8 +8,10 @@ from random import Random
 from typing import Any, NamedTuple
 
 from dibs import AsyncDibs, Busy, Duplicate, LeaseLost, Unavailable
+from dibs._async import cache, cache_values, claim, unit_of_work
 from dibs._async import hold as leases
 from dibs._async.hold import AsyncLease
+from dibs._core import unit_of_work as unit
 from dibs.claims import current_claims
 from dibs.events import Event
 
@@ -50,6 +52,8 @@ class Inner:
         self.began_at = CLOCK.now
         self.is_kept = False
         """It is known that Redis has its end."""
+        self.is_undone = False
+        """Its savepoint was rolled back."""
 
 
 class Row(NamedTuple):
@@ -71,7 +75,9 @@ class Units(Workload):
 
     name = "units"
     kinds = (*USUAL, *LATE, "kill", "restart", "failover")
-    verbs: tuple[str, ...] = ("hold", "once", "cached", "change", "after_commit", "own", "fail")
+    verbs: tuple[str, ...] = (
+        "hold", "once", "cached", "change", "after_commit", "own", "fail", "savepoint"
+    )  # fmt: skip
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -105,6 +111,10 @@ class Units(Workload):
         self.outages: Counter[Process] = Counter()
         self._writers: list[Connection] = []
         """Who has written each version of a cached row."""
+        self._undone: set[int] = set()
+        """Versions whose savepoint was rolled back."""
+        self._inside: set[tuple[Connection, str]] = set()
+        """Who is in the block of a lease: it is not re-entrant."""
 
     def make_client(self, process: Process) -> AsyncDibs:
         url, listeners = self.world.topology.url, self.listeners(process)
@@ -216,12 +226,37 @@ class Units(Workload):
                 case "after_commit":
                     await dibs.after_commit(self._called(connection))
                     self.waiting.append(connection)
+                case "savepoint" if depth < 2 and self.database.tells == "events":
+                    await self._savepoint(process, dibs, connection, random, depth)
                 case "own" if depth < 1:
                     await self._call_own(process, random)
                 case "fail" if random.random() < 0.4:
                     raise WorkFailed
                 case _:
                     await asyncio.sleep(random.choice((0.001, 0.1, 0.7)))
+
+    async def _savepoint(
+        self, process: Process, dibs: AsyncDibs, connection: Connection, random: Random, depth: int
+    ) -> None:
+        """Some steps in a savepoint, which may be rolled back."""
+        waiting, versions = self.waiting.count(connection), len(self._writers)
+        runs = {key: len(each) for key, each in self.runs.items()}
+        try:
+            async with connection.savepoint():
+                await self._steps(process, dibs, connection, random, depth + 1)
+                if random.random() < 0.5:
+                    raise WorkFailed
+        except BaseException as error:
+            for _ in range(self.waiting.count(connection) - waiting):
+                self.waiting.remove(connection)
+            for number, writer in enumerate(self._writers[versions:], versions + 1):
+                if writer is connection:
+                    self._undone.add(number)
+            for key, each in self.runs.items():
+                for run in each[runs.get(key, 0) :]:
+                    run.is_undone = run.is_undone or run.connection is connection
+            if not isinstance(error, WorkFailed):
+                raise
 
     def _called(self, connection: Connection) -> Callable[[], None]:
         def called() -> None:
@@ -235,14 +270,18 @@ class Units(Workload):
         self, process: Process, dibs: AsyncDibs, connection: Connection, random: Random, depth: int
     ) -> None:
         key = f"a{random.randrange(2)}"
-        if any(each.connection is connection for each in self.held.get(key, ())) and depth:
-            return  # a lease is not re-entrant
+        if (connection, key) in self._inside:
+            return
         try:
             async with dibs.hold(key, **self.holds) as lease:
                 self._enter(key, lease, process, connection)
-                await connection.write(key, connection.number)
-                if depth < 2:
-                    await self._steps(process, dibs, connection, random, depth + 1)
+                self._inside.add((connection, key))
+                try:
+                    await connection.write(key, connection.number)
+                    if depth < 2:
+                        await self._steps(process, dibs, connection, random, depth + 1)
+                finally:
+                    self._inside.discard((connection, key))
         except Busy:
             if random.random() < 0.5:
                 raise
@@ -268,7 +307,9 @@ class Units(Workload):
     def _is_undecided(self, held: Held) -> bool:
         if held.process.is_dead or self.world.has_lost(held.since):
             return False
-        if held.lease._state.is_lost_at(CLOCK.now) or not held.lease.guarded:
+        lease = held.lease._state
+        # One that ended too late ends its transaction, which is not there yet.
+        if lease.is_lost or CLOCK.now >= lease.deadline or not lease.guarded:
             return False
         return held.connection is None or held.connection.is_open
 
@@ -290,6 +331,10 @@ class Units(Workload):
         run = self.runs[key][result["run"]]
         if run.connection is connection:
             run.is_kept = before == self.outages[process]
+        if run.is_undone:
+            self.world.violate(f"{key}: {process} gets the result of a savepoint that was undone")
+        elif run.connection is connection:
+            return
         elif not self._is_own(run.connection, connection) and run.connection.state != "committed":
             state = run.connection.state
             self.world.violate(f"{key}: {process} gets the result of {run.connection}: {state}")
@@ -313,6 +358,7 @@ class Units(Workload):
         if other.connection.is_open and not self._is_own(other.connection, run.connection):
             self.world.violate(f"{key}: {run.connection} runs it, and {other.connection} is open")
         is_told = other.is_kept and other.connection.is_sure and not process.is_dead
+        is_told = is_told and not other.is_undone
         if self._may_be_unknown:
             return
         if is_told and other.connection.state == "committed" and not self.outages[process]:
@@ -348,6 +394,8 @@ class Units(Workload):
         number = len(self._writers)
         self.world.note("change", item, number, str(connection))
         await connection.write(f"v:{item}", Row(number, connection))
+        if random.random() < 0.3:
+            await self._read(process, random)
         await self.functions[process]["value"].invalidate(item)
 
     async def _read(self, process: Process, random: Random) -> None:
@@ -355,6 +403,8 @@ class Units(Workload):
         number = await self.functions[process]["value"](item)
         self.world.note("read", item, number, process.name)
         writer = self._writers[number - 1] if number else None
+        if number in self._undone:
+            self.world.violate(f"value {item}: {process} reads {number}, which was undone")
         if writer is not None and writer.state != "committed" and writer not in _HERE.get():
             self.world.violate(
                 f"value {item}: {process} reads {number} of {writer}, which is {writer.state}"
@@ -406,14 +456,57 @@ class Units(Workload):
                 self.world.violate(f"{key!r} is left behind: {value!r}")
 
 
-class EarlyUnits(Units):
-    """Wrong on purpose: leases are released at the end of their block, before the commit."""
+class FaultyUnits(Units):
+    """Wrong on purpose, in one of the ways of `FAULTS`."""
 
-    name = "early"
+    name = "faulty"
+    fault = "early leases"
 
     async def main(self) -> None:
-        wait, leases.wait_for_unit = leases.wait_for_unit, lambda *_: False
+        place, name, wrong = FAULTS[self.fault]
+        right = getattr(place, name)
+        setattr(place, name, wrong)
         try:
             await super().main()
         finally:
-            leases.wait_for_unit = wait
+            setattr(place, name, right)
+
+
+async def _do_nothing(*_: Any) -> None: ...
+
+
+_effects = unit.Unit.effects
+
+
+def _without_leases(self: Any) -> list[Any]:
+    return [each for each in _effects(self) if not isinstance(each, unit_of_work.AsyncRelease)]
+
+
+def _as_if_committed(self: Any, outcome: str) -> None:
+    self.outcome = self.outcome or "committed"
+
+
+def _dropped(self: Any, unit: Any) -> None:
+    if unit.take_back(self):
+        self.carry_out_later("rolled_back")
+
+
+FAULTS: dict[str, tuple[Any, str, Any]] = {
+    "early leases": (leases, "wait_for_unit", lambda *_: False),
+    "early claims": (claim, "unit_of_claim", lambda *_: None),
+    "early values": (cache_values.AsyncWriter, "_waiting", lambda _, unit, result, *more: result),
+    "early functions": (unit.Unit, "call", lambda self, effect: effect.carry_out_later("committed")
+                        or True),
+    "lost releases": (unit.Unit, "effects", _without_leases),
+    "lost functions": (unit_of_work, "carry_out", _do_nothing),
+    "effects of rollbacks": (unit.Unit, "decide", _as_if_committed),
+    "one deletion": (cache.AsyncCache, "_again", lambda *_, **__: None),
+    "early in savepoints": (unit_of_work.AsyncRelease, "undo", _dropped),
+    "no savepoints": (unit_of_work.AsyncEffect, "undo", lambda *_: None),
+    "no savepoints of claims": (unit_of_work.AsyncEnding, "undo", lambda *_: None),
+}  # fmt: skip
+"""What is replaced, and by what."""
+
+
+def faulty(fault: str) -> type[Units]:
+    return type("Faulty", (FaultyUnits,), {"name": fault, "fault": fault})

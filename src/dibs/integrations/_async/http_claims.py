@@ -2,7 +2,7 @@
 
 import functools
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..._http.facts import InvalidRequest
 from ..._http.policy import Policy, outcome_of
@@ -20,11 +20,15 @@ _log = logging.getLogger("dibs")
 
 
 async def claim_request(
-    dibs: "AsyncDibs", policy: Policy, name: str, submission: Submission | InvalidRequest
+    dibs: "AsyncDibs",
+    policy: Policy,
+    name: str,
+    submission: Submission | InvalidRequest,
+    find: Any = None,
 ) -> "AsyncClaim | Response":
     """A claim under which the request is processed, or the response in its place.
 
-    *name*: the template of the route, for events.
+    *name*: the template of the route, for events. *find*: as in `ClaimRequest`.
     """
     if isinstance(submission, InvalidRequest):
         if submission.kind == "ambiguous":
@@ -33,7 +37,7 @@ async def claim_request(
     key, payload, by_client, applied, accept_encoding, unknown = submission
     if unknown is not None:
         _warn_once(name, unknown)
-    request = ClaimRequest(f"once:{key}", applied.claim_options, payload, name)
+    request = ClaimRequest(f"once:{key}", applied.claim_options, payload, name, find=find)
     try:
         claim = await claiming(dibs, request).__aenter__()
     except (Duplicate, Mismatch, Unavailable) as error:

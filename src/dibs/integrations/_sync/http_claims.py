@@ -3,7 +3,7 @@
 
 import functools
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..._http.facts import InvalidRequest
 from ..._http.policy import Policy, outcome_of
@@ -21,11 +21,15 @@ _log = logging.getLogger("dibs")
 
 
 def claim_request(
-    dibs: "Dibs", policy: Policy, name: str, submission: Submission | InvalidRequest
+    dibs: "Dibs",
+    policy: Policy,
+    name: str,
+    submission: Submission | InvalidRequest,
+    find: Any = None,
 ) -> "Claim | Response":
     """A claim under which the request is processed, or the response in its place.
 
-    *name*: the template of the route, for events.
+    *name*: the template of the route, for events. *find*: as in `ClaimRequest`.
     """
     if isinstance(submission, InvalidRequest):
         if submission.kind == "ambiguous":
@@ -34,7 +38,7 @@ def claim_request(
     key, payload, by_client, applied, accept_encoding, unknown = submission
     if unknown is not None:
         _warn_once(name, unknown)
-    request = ClaimRequest(f"once:{key}", applied.claim_options, payload, name)
+    request = ClaimRequest(f"once:{key}", applied.claim_options, payload, name, find=find)
     try:
         claim = claiming(dibs, request).__enter__()
     except (Duplicate, Mismatch, Unavailable) as error:

@@ -20,13 +20,13 @@ the id leaves nothing behind then.
 
 With `alone=True` a job claims its turn before it starts: a second key, which it has to its end, and
 which a retry takes along. One that does not get it waits: its message is sent once more.
+
+With `queue=True` jobs with the same key wait for each other; see job_turns.py.
 """
 
 from collections.abc import Generator, Callable
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
-from math import inf
-from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -34,8 +34,6 @@ from weakref import ref
 from ..._internal_api import (
     UNGUARDED_TOKEN,
     KeyInfo,
-    ResultWatch,
-    Standing,
     claiming,
     covers,
     fetched_by,
@@ -44,14 +42,12 @@ from ..._internal_api import (
     lend,
     refusal_in,
     row_of,
-    standing_of,
     transactions,
 )
 from ...errors import Duplicate, LeaseLost, Unavailable, UsageError
 from .._unique_jobs import (
     ALONE,
     LOOK_AFTER,
-    LOOK_EVERY,
     RUN_NAME,
     STARTED,
     Job,
@@ -62,6 +58,7 @@ from .._unique_jobs import (
     again_after,
     claimed_by,
     declare,
+    is_anothers,
     is_done,
     is_own,
     is_taken,
@@ -78,6 +75,8 @@ from .._unique_jobs import (
     turn_after,
     wait_for_transaction,
 )
+from .job_results import ResultWait
+from .job_turns import JobTurns, Send
 
 if TYPE_CHECKING:
     from ... import Dibs
@@ -96,6 +95,8 @@ class UniqueJobs:
         self.replaces = key.options.again is not None
         self.sent = key.sent
         self.answer = key.answer
+        self.turns = JobTurns(dibs, key, self._is_over) if key.options.queue else None
+        """With `queue=True`: those that wait."""
         opener, options = key.options.within, key.record_options
         self._within = None if opener is None else transactions(dibs, opener, options)
 
@@ -143,7 +144,8 @@ class UniqueJobs:
 
     @property
     def _is_until_end(self) -> bool:
-        return self._key.options.is_over_at_end and not self._key.options.is_over_at_start
+        options = self._key.options
+        return options.is_over_at_end and not options.is_over_at_start and not options.queue
 
     @contextmanager
     def _replacing(self, key: str, job_id: str, delay: float) -> Generator[Sending]:
@@ -277,15 +279,34 @@ class UniqueJobs:
         ended_for = max(options.window - error.retry_after, 0.0) if error.state == "done" else 0.0
         return ResultWait(self._dibs, error, options.lease, ended_for)
 
-    def start(self, key: str, job: Job) -> "Run":
-        """Claim a run of *job*. Duplicate: another such job exists, or this one runs or ran."""
+    def start(self, key: str, job: Job, send: Send | None = None) -> "Run":
+        """Claim a run of *job*. Duplicate: another such job exists, or this one runs or ran.
+
+        *send*: sends the next one at its end, with `queue=True`.
+        """
+        turns = self.turns
+        if turns is not None:
+            turns.met(self._key.common(key), job)
         try:
-            return self._start(key, job)
+            run = self._start(key, job)
         except Duplicate as error:
-            log_refusal(self._key.name, job, error)
+            if not self.waits(error, job):
+                log_refusal(self._key.name, job, error)
             if job.token is not None and is_done(error, job):
-                self.give_back(key, job.token)
+                self.give_back(key, job.token, send)
             raise
+        if turns is not None and send is not None:
+            run.sends_next(turns, self._key.common(key), send)
+        return run
+
+    def waits(self, error: Duplicate, job: Job) -> bool:
+        """Whether *job*, which a worker cannot run because of *error*, has to wait for its turn."""
+        return self.turns is not None and is_anothers(error, job)
+
+    def wait_again(self, key: str, job: Job, message: str, send: Send) -> None:
+        """Put *job* back to its place: see `waits`. Unavailable."""
+        if self.turns is not None:
+            self.turns.wait_again(self._key.common(key), job, message, send)
 
     def _start(self, key: str, job: Job) -> "Run":
         *others, last = self._key.slots(key)
@@ -342,6 +363,8 @@ class UniqueJobs:
         *tries, last = self._key.tries(key, job)
         for request in tries:
             try:
+                if request.token is None and self.turns is not None:
+                    self.turns.check(self._key.common(key), job)
                 claim = stack.enter_context(claiming(self._dibs, request))
             except (LeaseLost, Duplicate) as error:
                 if not is_own(error, job):
@@ -412,47 +435,20 @@ class UniqueJobs:
             entry = None
         return turn_after(None if entry is None else entry.age)
 
-    def give_back(self, key: str, token: str) -> bool:
-        """Free the key of a job that will not run. False: it is running, or was free."""
+    def give_back(self, key: str, token: str, send: Send | None = None) -> bool:
+        """Free the key of a job that will not run. False: it is running, or was free.
+
+        *send*: sends the next one, with `queue=True`.
+        """
         if (claimed := claimed_by(key, token)) is None:
             return False
         try:  # without continuing it: for others it never looks as if it ran
-            return inspector(self._dibs).release(*claimed) == "released"
+            is_released = inspector(self._dibs).release(*claimed) == "released"
         except Unavailable:
             return False
-
-
-class ResultWait:
-    """Whether the result of a job that exists may still come."""
-
-    def __init__(self, dibs: "Dibs", error: Duplicate, lease: float, ended_for: float) -> None:
-        self._dibs = dibs
-        self._error = error
-        self._lease = lease
-        self._watch = ResultWatch(lease, ended_for)
-        self._since = monotonic()
-        self._looked_at = -inf
-        self._verdict = "wait"
-
-    def is_over(self) -> bool:
-        """True: no result will come. LeaseLost: the job was lost, or failed without a result.
-
-        Redis is asked once in a second; what it does not answer changes nothing.
-        """
-        now = monotonic()
-        if self._verdict == "wait" and now - self._looked_at >= LOOK_EVERY:
-            self._looked_at = now
-            with suppress(Unavailable, UsageError):
-                self._verdict = self._watch.look(now - self._since, self._standing())
-        if self._verdict == "gone":
-            raise LeaseLost(self._error.key, None, self._error.name)
-        return self._verdict == "done"
-
-    def _standing(self) -> Standing:
-        key, job_id = self._error.key, self._error.note or ""
-        entry = inspector(self._dibs).entry(key)
-        last = None if entry and entry.note == job_id else job_keys(self._dibs).last_run(key)
-        return standing_of(entry, last, job_id, self._lease)
+        if self.turns is not None and send is not None:
+            self.turns.wake(self._key.common(key), send)
+        return is_released
 
 
 _INSIDE: "ContextVar[ref[Run] | None]" = ContextVar("dibs_run", default=None)
@@ -510,6 +506,10 @@ class Run:
         """What sends that job at the end of this one, and how long its key is kept then."""
         self.is_noted = False
         """It has completed, and that is known to messages that come late."""
+        self._next: tuple[JobTurns, str, Send] | None = None
+        """What sends the next job that waits for its key."""
+        self._is_passed_on = False
+        """That job has its claim."""
 
     # ---- jobs that are sent from inside of it
 
@@ -517,6 +517,10 @@ class Run:
         """From now on, what this code sends with the same key comes after this run."""
         self.outer = _innermost()
         _INSIDE.set(ref(self))
+
+    def sends_next(self, turns: JobTurns, key: str, send: Send) -> None:
+        """At its end, send the next job that waits for *key*."""
+        self._next = turns, key, send
 
     def is_of(self, dibs: "Dibs", keys: list[str]) -> bool:
         """Whether it has one of *keys* of *dibs*."""
@@ -622,11 +626,24 @@ class Run:
             if kind is None and self._kept is None:
                 self._note_end()
             self._record.__exit__(kind, error, traceback)
+            self._pass_on()
         finally:
             self._give_key()
-            if self._passed_for is not None:  # the key is not freed, however this one ended
-                kind = error = traceback = None
+            if self._passed_for is not None or self._is_passed_on:
+                kind = error = traceback = None  # the key is not freed, however this one ended
             self._claims.__exit__(kind, error, traceback)
+            if self._next is not None and self._kept is None and not self._is_passed_on:
+                turns, key, send = self._next
+                turns.wake(key, send)
+
+    def _pass_on(self) -> None:
+        """Send the next job that waits for the key, with this claim."""
+        claim = self._claim
+        if self._next is None or claim is None or self._kept is not None or not self.can_pass_on:
+            return
+        turns, key, send = self._next
+        with suppress(Unavailable, LeaseLost, UsageError):
+            self._is_passed_on = turns.pass_on(claim, self.key, key, send) is not None
 
     def _send_following(self) -> None:
         """Send the job that comes after this one."""

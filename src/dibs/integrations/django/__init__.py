@@ -48,7 +48,7 @@ from ..._http.problems import busy, is_refusal
 from ..._http.responses import Recording, Response
 from ..._http.submission import Submission, applied
 from ..._http.throttle import Throttle, ThrottleAnswer, Throttled
-from ..._internal_api import Guard, open_in_django, throttling
+from ..._internal_api import Guard, open_in_django, signature_of, throttling
 from ...errors import Unavailable, UsageError
 from .._async import http_claims as async_claims
 from .._django_claims import OwnedClaim, own, record_stream
@@ -111,7 +111,7 @@ def _guard_within(policy: Policy, view: View, within: TransactionOpener[Any]) ->
             "within= is for plain views, as Django's transactions are; call a function with "
             "dibs.once(…, within=…) from an async view, by sync_to_async"
         )
-    opened, _ = within_of(within, policy, inspect.signature(view), is_async=False)
+    opened, _, find = within_of(within, policy, signature_of(view), is_async=False)
 
     @functools.wraps(view)
     def guarded(*args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -122,7 +122,7 @@ def _guard_within(policy: Policy, view: View, within: TransactionOpener[Any]) ->
 
         if is_unguarded(policy, request):
             return opened.run(rendered, args, kwargs)
-        claimed = _claimed(policy, _route_of(request), request)
+        claimed = _claimed(policy, _route_of(request), request, find)
         if isinstance(claimed, Response):
             return _answer(request, claimed)
         submission, claim = claimed
@@ -301,11 +301,13 @@ def _run(policy: Policy, name: str, request: Any, work: Callable[[], Any]) -> Ht
     return response
 
 
-def _claimed(policy: Policy, name: str, request: Any) -> "tuple[Submission, Claim] | Response":
-    """The claim of a request, or the response in its place."""
+def _claimed(
+    policy: Policy, name: str, request: Any, find: Any = None
+) -> "tuple[Submission, Claim] | Response":
+    """The claim of a request, or the response in its place. *find*: as in `ClaimRequest`."""
     submission = submission_for(policy, name, request, user_of(request))
     mark_guarded(marks_of(request))
-    outcome = sync_claims.claim_request(_dibs(), policy, name, submission)
+    outcome = sync_claims.claim_request(_dibs(), policy, name, submission, find)
     if isinstance(outcome, Response) or isinstance(submission, InvalidRequest):
         return cast(Response, outcome)
     return submission, outcome

@@ -38,9 +38,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # Or it would ask the network whether there is a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help setup run docs quick map test all-tests check lint types pytest test-long test-pages test-slow some-conditions test-conditions redis-oldest redis-newest \
-	on-redis-oldest on-redis-newest test-all test-topologies test-alerts test-line-bots line-rules type-checkers run-type-checkers audit test-frameworks test-newest mutants simulate bench benchmarks rivals verdicts \
-	generate dashboard pictures pins clean dist build-dist try-release release upload
+.PHONY: help setup run docs quick map test all-tests check lint types pytest test-long \
+	test-pages some-conditions test-conditions test-redis test-all simulate test-frameworks \
+	test-newest type-checkers bench rivals dist upload release audit generate pictures pins clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 17
@@ -88,9 +88,6 @@ pytest: setup
 test-long: ## what takes long: more seeds and explorations, the site, lists of sentences, mutants
 	@$(MAKE) --no-print-directory pytest PART="--part long"
 
-test-slow: setup ## the tests of `make test` on one core with busy neighbours, and what they cost; ARGS=tests/races
-	@$(BIN)/python -m tests.slow_machine $(UNDER) $(or $(ARGS),$(ENGINES) $(PART))
-
 test-pages: ## pages in a browser (`apt install chromium`)
 	@$(MAKE) --no-print-directory pytest PART="--part pages"
 
@@ -108,28 +105,22 @@ test-conditions: setup ## the behaviour tests under every condition, redis-py an
 		$(UNDER) $$(printf ' --condition %s' $$(echo $$condition | tr + ' ')) $(BEHAVIOUR) || failed="$$failed $$condition"; \
 	done; \
 	for redis in oldest newest; do \
-		$(MAKE) --no-print-directory redis-$$redis || failed="$$failed redis-$$redis"; \
+		$(MAKE) --no-print-directory test-redis AT=$$redis || failed="$$failed redis-$$redis"; \
 	done; \
 	$(MAKE) --no-print-directory test-all ARGS="$(BEHAVIOUR) tests/core tests/model" \
 		|| failed="$$failed Python"; \
 	test -z "$$failed" || { echo "failed under:$$failed"; exit 1; }
 
-redis-oldest: ## the behaviour tests on the oldest redis-py that pyproject.toml allows
-	@$(MAKE) --no-print-directory on-$@ VENV=.venv-$@
+# AT=oldest: that of pyproject.toml's lower limit; AT=newest: the newest below the upper one.
+AT := oldest
+test-redis: ## the behaviour tests on the oldest redis-py that pyproject.toml allows; AT=newest for the other end
+	@echo "== the $(AT) redis-py that pyproject.toml allows"
+	@$(MAKE) --no-print-directory setup VENV=.venv-redis-$(AT)
+	@$(UV) pip install --quiet --python .venv-redis-$(AT)/bin/python $(REDIS_$(AT))
+	@$(MAKE) --no-print-directory pytest VENV=.venv-redis-$(AT) ARGS="$(BEHAVIOUR)"
 
-redis-newest: ## … on the newest one that it allows
-	@$(MAKE) --no-print-directory on-$@ VENV=.venv-$@
-
-on-redis-oldest: setup
-	@echo "== the oldest redis-py that pyproject.toml allows"
-	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/redis-oldest.txt
-	@$(UNDER) $(BEHAVIOUR)
-
-on-redis-newest: setup
-	@echo "== the newest redis-py that pyproject.toml allows"
-	@$(UV) pip install --quiet --python $(BIN)/python --no-build-isolation \
-		--upgrade-package redis --upgrade-package hiredis --editable .
-	@$(UNDER) $(BEHAVIOUR)
+REDIS_oldest := --require-hashes -r requirements/redis-oldest.txt
+REDIS_newest := --no-build-isolation --upgrade-package redis --upgrade-package hiredis --editable .
 
 # pyenv's shims answer for versions that are not switched on, so its real folders are searched first.
 test-all: $(UV) ## every test on each installed Python among 3.11 to 3.14
@@ -150,18 +141,6 @@ test-all: $(UV) ## every test on each installed Python among 3.11 to 3.14
 SEEDS := 1000
 simulate: setup ## the real client in a simulated world; SEEDS=5000 ARGS="hold limit", ARGS="hold --trace 910006"
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
-
-test-line-bots: setup ## bots in other languages on the local LINE, and axe on its pages; needs the npm registry, Go, Ruby, PHP and Java
-	@$(BIN)/python -m pytest -q -n 0 tests/local_line/node_examples.py tests/local_line/language_examples.py tests/local_line/axe_examples.py $(ARGS)
-
-line-rules: setup ## LINE's rules for requests and webhooks, from the newest line-openapi; ORIGIN=FOLDER for another one
-	@$(BIN)/python tools/line_rules.py $(ORIGIN)
-
-test-topologies: setup ## faults of Sentinel and of a cluster under load, for minutes; ARGS="--only switch"
-	@$(BIN)/python -m tests.scenarios $(ARGS)
-
-test-alerts: setup ## alert rules and dashboard in a real Prometheus, for two minutes; needs `apt install prometheus`
-	@$(BIN)/python -m tests.alerting
 
 # The local LINE needs a newer Starlette than the oldest that dibs works with.
 NEEDS_LOCAL_LINE := $(addprefix --deselect tests/integrations/test_linebot_dispatcher.py::test_, \
@@ -189,36 +168,20 @@ test-newest: $(UV) ## … on the newest that is published and allowed
 		ARGS="tests/http tests/integrations tests/databases tests/console tests/cli tests/local_line/test_sdk.py $(ARGS)"
 
 type-checkers: setup ## what six type checkers say about right and wrong programs; ARGS=--write if they say another thing
-	@$(MAKE) --no-print-directory run-type-checkers VENV=.venv-checkers PINS=requirements/checkers.txt
-
-run-type-checkers: setup
-	@$(BIN)/python -m tests.typing.checkers --python .venv/bin/python $(ARGS)
-
-mutants: setup ## small changes to the code that no test notices; after `make map`; ARGS="src/dibs/_core/lease.py --sample 40"
-	@$(BIN)/python -m tests.mutation $(ARGS)
+	@$(MAKE) --no-print-directory setup VENV=.venv-checkers PINS=requirements/checkers.txt
+	@.venv-checkers/bin/python -m tests.typing.checkers --python .venv/bin/python $(ARGS)
 
 bench: ## the benchmarks, with the other libraries, in .venv-bench
-	@$(MAKE) --no-print-directory benchmarks VENV=.venv-bench PINS=requirements/bench.txt
-
-benchmarks: setup
-	@$(BIN)/python -m benchmarks $(ARGS)
+	@$(MAKE) --no-print-directory setup VENV=.venv-bench PINS=requirements/bench.txt
+	@.venv-bench/bin/python -m benchmarks $(ARGS)
 
 # Each library in an environment of its own; ARGS="--only idemkit --case outage" measures a part again.
 rivals: setup ## dibs beside other libraries under the same faults, and the table of docs/comparison.md; ten minutes
 	@$(BIN)/python -m benchmarks.rivals --uv $(UV) $(ARGS)
 
-verdicts: ## what the torture suite says about other middlewares, in packages/dibs-torture/MANUAL.md
-	@$(MAKE) --no-print-directory setup VENV=.venv-bench PINS=requirements/bench.txt
-	@.venv-bench/bin/python tools/write_verdicts.py
-
 dist: ## wheels and sdists in dist/, checked, installed alone, each extra tried; PROJECT_URL=… for a release
-	@$(MAKE) --no-print-directory build-dist VENV=.venv-dist PINS=requirements/dist.txt
-
-build-dist: setup
-	@$(BIN)/python -m tools.dist --uv $(UV) --url "$(PROJECT_URL)"
-
-try-release: setup ## after dist: uploads it to a registry on this machine, and installs it from there
-	@$(BIN)/python -m tools.try_release --uv $(UV)
+	@$(MAKE) --no-print-directory setup VENV=.venv-dist PINS=requirements/dist.txt
+	@.venv-dist/bin/python -m tools.dist --uv $(UV) --url "$(PROJECT_URL)"
 
 # Who publishes by hand has UV_PUBLISH_TOKEN in the environment; the workflow is trusted by the registry.
 upload: $(UV)
@@ -233,16 +196,14 @@ release: ## dist, then all of it to the registry; needs PROJECT_URL
 audit: setup ## hashes of all pins, rights of the workflows, known advisories; ARGS=--offline without the last
 	@$(BIN)/python -m tools.audit $(ARGS)
 
-generate: setup ## write the sync half from the async half
+generate: setup ## write the sync half from the async half, and the dashboard from the metrics
 	@$(BIN)/python tools/unasync.py
+	@$(BIN)/python tools/write_dashboard.py
 
 # Drawn from the tables of the pages, benchmarks/results and tools/diagrams/runs.json. ARGS: some screenshots only.
 pictures: setup ## the pictures of the documentation: bars, timelines of real runs, screenshots; needs `apt install chromium`
 	@$(BIN)/python -m tools.diagrams --record
 	@$(BIN)/python -m tests.pictures $(ARGS)
-
-dashboard: setup ## the Grafana dashboard, from the names of the metrics
-	@$(BIN)/python tools/write_dashboard.py
 
 PIN_FOR = UV_CUSTOM_COMPILE_COMMAND="make pins" $(UV) pip compile --quiet --generate-hashes \
 	--universal --no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade) --python-version

@@ -146,7 +146,7 @@ QUIET: list[tuple[set[str], str, set[str]]] = [
         {"echoed"},
         "a schedule whose first record was written twice is not known to be new, and one line of"
         " the log is missing",
-        {"test_a_new_schedule_is_said_to_be_new_until_a_fire_is_over"},
+        {"test_a_new_schedule_is_said_to_be_new_until_a_run_is_over"},
     ),
     (
         {"tls"},

@@ -4,9 +4,9 @@
     python -m tests.crons --changes 2           two changes of each zone, at random
     python -m tests.crons --only Pacific/Chatham
 
-Around each change, the fires of random expressions are compared with those that are found by
+Around each change, the runs of random expressions are compared with those that are found by
 looking at every minute: what the clock on the wall shows, and whether it has shown it before. In
-UTC, the fires are compared with those of croniter.
+UTC, the runs are compared with those of croniter.
 """
 
 import argparse
@@ -74,22 +74,22 @@ def every_minute(zone: tzinfo, begin: datetime, end: datetime) -> list[tuple[dat
     return [(each, each.astimezone(zone).replace(tzinfo=None)) for each in moments]
 
 
-def fires_by_minute(
+def runs_by_minute(
     text: str, fields: Fields, minutes: list[tuple[datetime, datetime]], since: datetime
 ) -> list[int]:
-    """The fires after *since*, in milliseconds."""
+    """The runs after *since*, in milliseconds."""
     is_fixed = all(part[0] != "*" for part in text.split()[:2])
     shown: set[datetime] = set()
     found: list[int] = []
     before: datetime | None = None
     for moment, local in minutes:
-        fires = is_named(text, fields, local)
+        runs = is_named(text, fields, local)
         if is_fixed:
-            fires = fires and local.replace(fold=0) not in shown
+            runs = runs and local.replace(fold=0) not in shown
             left_out = _between(before, local)
-            fires = fires or any(is_named(text, fields, each) for each in left_out)
+            runs = runs or any(is_named(text, fields, each) for each in left_out)
             shown.add(local.replace(fold=0))
-        if fires and moment > since:
+        if runs and moment > since:
             found.append(int(moment.timestamp()) * 1000)
         before = local
     return found
@@ -103,19 +103,19 @@ def _between(before: datetime | None, local: datetime) -> list[datetime]:
     return [before + number * MINUTE for number in range(1, count)]
 
 
-def fires_by_search(rule: Cron, since: datetime, until: datetime) -> tuple[list[int], list[int]]:
+def runs_by_search(rule: Cron, since: datetime, until: datetime) -> tuple[list[int], list[int]]:
     """The same by the search, forwards, and backwards."""
     first, last = (int(each.timestamp()) * 1000 for each in (since, until))
     forwards: list[int] = []
-    fire = rule.following(first)
-    while fire <= last:
-        forwards.append(fire)
-        fire = rule.following(fire)
+    run = rule.following(first)
+    while run <= last:
+        forwards.append(run)
+        run = rule.following(run)
     backwards: list[int] = []
-    fire = rule.latest(last)
-    while fire > first:
-        backwards.append(fire)
-        fire = rule.latest(fire - 1)
+    run = rule.latest(last)
+    while run > first:
+        backwards.append(run)
+        run = rule.latest(run - 1)
     return forwards, backwards[::-1]
 
 
@@ -163,8 +163,8 @@ def differences(
             rule = Cron(text, zone)
         except ValueError:  # the 31st of a month that has none
             continue
-        right = fires_by_minute(text, fields, minutes, since)
-        if fires_by_search(rule, since, until) != (right, right):
+        right = runs_by_minute(text, fields, minutes, since)
+        if runs_by_search(rule, since, until) != (right, right):
             found.append((text, str(zone), change))
     return found
 
@@ -183,11 +183,11 @@ def against_croniter(numbers: random.Random, count: int) -> tuple[int, list[str]
             rule, other = Cron(text, UTC), croniter(text, begin, day_or=not _has_star(text))
         except ValueError:
             continue
-        fire = int(begin.timestamp()) * 1000
+        run = int(begin.timestamp()) * 1000
         compared += 1
         for _ in range(5):
-            fire = rule.following(fire)
-            if fire != int(other.get_next(float)) * 1000:
+            run = rule.following(run)
+            if run != int(other.get_next(float)) * 1000:
                 found.append(text)
                 break
     return compared, found

@@ -1,8 +1,8 @@
 """Faults of a Sentinel service, of a single address and of a cluster, and what came of them.
 
-    make test-topologies                          every scenario, the table on the terminal
-    make test-topologies ARGS="--only switch"     those whose name contains the word
-    make test-topologies ARGS="--seconds 8"       shorter
+    python -m tests.scenarios                          every scenario, the table on the terminal
+    python -m tests.scenarios --only switch          those whose name contains the word
+    python -m tests.scenarios --seconds 8             shorter
 
 `DIBS_SRC` names the sources that the workers import, to compare with another version.
 """

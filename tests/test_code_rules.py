@@ -4,7 +4,6 @@ import ast
 import re
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -164,8 +163,6 @@ TESTED_ELSEWHERE = {
 }
 """Modules of the core whose tests bear the name of another module, through which they are used."""
 
-TWICE: set[str] = set()
-"""Names of tests that two files have. One that is no longer there twice has to go from here."""
 
 PATH = re.compile(
     r"(?<![\w/.-])(?:src|tests|docs|apps|tools|benchmarks|deploy)/[\w/.-]*\.(?:py|lua|md)\b"
@@ -206,12 +203,6 @@ def test_every_module_of_the_core_has_a_file_of_tests(path: Path) -> None:
     assert (TESTS / "core" / f"test_{name}.py").exists()
     own = TESTS / "core" / f"test_{path.stem}.py"
     assert path.stem not in TESTED_ELSEWHERE or not own.exists(), "it has tests of its own"
-
-
-def test_no_two_tests_have_one_name() -> None:
-    """So that a name leads to one promise; the generated twins of async tests do not count."""
-    names = Counter(test.name for path in files_of_tests() for test in promises_in(path))
-    assert {name for name, count in names.items() if count > 1} == TWICE
 
 
 @pytest.mark.parametrize("path", files_of_tests(), ids=lambda p: str(p.relative_to(TESTS)))

@@ -48,7 +48,7 @@ def test_the_oldest_framework_that_is_allowed_is_tested(name: str) -> None:
 
 
 def test_both_ends_of_redis_are_tested() -> None:
-    """`make redis-oldest` is the floor; the pinned one is of the last major below the limit."""
+    """`make test-redis` is the floor; the pinned one is of the last major below the limit."""
     assert numbers(pins("redis-oldest.txt")["redis"]) == numbers(floor("redis"))
     [limit] = re.findall(r"redis\[hiredis\]>=[\d.]+,<(\d+)", SETTINGS["project"]["dependencies"][0])
     assert numbers(pins("dev.txt")["redis"])[0] == int(limit) - 1

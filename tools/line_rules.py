@@ -1,4 +1,4 @@
-"""Writes tests/local_line/line_rules.json from LINE's descriptions of its API: `make line-rules`.
+"""Writes tests/local_line/line_rules.json from LINE's descriptions of its API.
 
 The file has the rules alone, in a form of this project: which fields an object has, which of them
 are required, and the limits of their values. No texts of the descriptions are in it.

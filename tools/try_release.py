@@ -1,4 +1,4 @@
-"""`make try-release`: upload dist/ to a registry on this machine, and use what it then offers.
+"""Upload dist/ to a registry on this machine, and use what it then offers.
 
 The registry is pypiserver, in its own environment. Each distribution is installed from it into a
 clean environment, and the examples of the page that it shows for dibs are run in order.
@@ -28,7 +28,7 @@ _EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Upload, install, run; print what was done. 1: something is wrong."""
-    parser = argparse.ArgumentParser(prog="make try-release", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.try_release", description=__doc__)
     parser.add_argument("--uv", default="uv", help="the uv program")
     uv = parser.parse_args(arguments).uv
     wheels = sorted(DIST.glob("*.whl"))

@@ -1,6 +1,6 @@
 """Write deploy/dashboard.json, a Grafana dashboard of the metrics of PrometheusListener.
 
-    python tools/write_dashboard.py            write it: `make dashboard`
+    python tools/write_dashboard.py            write it: `make generate`
     python tools/write_dashboard.py --check    exit 1 if it is not as written
 
 The panels are declared here. A metric or label that the listener does not have is an error of the
@@ -255,7 +255,7 @@ def main(arguments: list[str]) -> int:
         return 0
     if FILE.exists() and FILE.read_text("utf-8") == text():
         return 0
-    print("deploy/dashboard.json is not fresh: make dashboard")
+    print("deploy/dashboard.json is not fresh: make generate")
     return 1
 
 

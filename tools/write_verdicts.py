@@ -1,4 +1,4 @@
-"""Write the verdicts about other middlewares into packages/dibs-torture/MANUAL.md: `make verdicts`.
+"""Write the verdicts about other middlewares into packages/dibs-torture/MANUAL.md.
 
 They are tried as `python -m dibs_torture` tries them; the table stands between two marks.
 """
@@ -43,7 +43,7 @@ def versions() -> str:
 
 def written(page: str, table: str, about: str) -> str:
     """The page with another table. SystemExit: the marks are not there."""
-    block = f"Tried with `make verdicts` {about}:\n\n```text\n{table}\n```\n"
+    block = f"Tried with `tools/write_verdicts.py` {about}:\n\n```text\n{table}\n```\n"
     new, count = MARKED.subn(lambda found: f"{found[1]}{block}{found[2]}", page)
     if count != 1:
         raise SystemExit(f"{PAGE} has no place for the verdicts")

@@ -45,23 +45,26 @@ class Transaction(ABC):
 
     @property
     def dialect(self) -> SqlDialect:
-        """What the database understands. UsageError: dibs does not know it."""
+        """Return what the database understands. Raises UsageError if dibs does not know it."""
         return dialect_called(self.database)
 
     @abstractmethod
     def start(self) -> Any:
-        """UsageError: it would never commit. Called before the first statement."""
+        """Raise UsageError if it would never commit. Called before the first statement."""
 
     @abstractmethod
     def execute(self, sql: str, parameters: dict[str, Any]) -> Any:
-        """All rows of a statement; none for one that returns no rows."""
+        """Return all rows of a statement; none for one that returns no rows."""
 
     def flush(self) -> Any:
-        """Write what the work has left to be written at the commit. UsageError: it has ended."""
+        """Write what the work has left to be written at the commit.
+
+        Raises UsageError if it has ended.
+        """
         return None
 
     def begin(self) -> Any:
-        """A context manager in which it is a transaction. None: it is one already."""
+        """Return a context manager in which it is a transaction. None: it is one already."""
         return None
 
     @property
@@ -95,7 +98,7 @@ class Transaction(ABC):
 
     @property
     def is_in_savepoint(self) -> bool:
-        """Whether `on_end` would tell of the rollback of a savepoint that is open."""
+        """Return whether `on_end` would tell of the rollback of a savepoint that is open."""
         return False
 
     @property
@@ -105,7 +108,7 @@ class Transaction(ABC):
 
     @property
     def is_open(self) -> bool:
-        """Whether it is still open; only a driver of SQLite is asked."""
+        """Return whether it is still open; only a driver of SQLite is asked."""
         try:
             return bool(self.driver.in_transaction)
         except Exception:  # closed, or returned to its pool
@@ -162,11 +165,11 @@ class _SQLAlchemy(Transaction):
             )
 
     def _must_not_autocommit(self) -> None:
-        if _autocommits(self._connection.connection.dbapi_connection):
+        if _is_autocommit(self._connection.connection.dbapi_connection):
             raise UsageError(_AUTOCOMMIT.format("isolation_level"))
 
     def flush(self) -> Any:
-        """UsageError: the work has ended the transaction."""
+        """Raise UsageError if the work has ended the transaction."""
         if self._sync.get_transaction() is not self._root:
             raise UsageError(NOT_THE_SAME)
 
@@ -180,11 +183,11 @@ class _SQLAlchemy(Transaction):
 
 
 @functools.lru_cache(maxsize=64)
-def _text(sql: str) -> Any:
+def _text_clause(sql: str) -> Any:
     return import_module("sqlalchemy").text(sql)
 
 
-def _rows(result: Any) -> TableRows:
+def _fetched_rows(result: Any) -> TableRows:
     return result.fetchall() if result.returns_rows else ()
 
 
@@ -204,9 +207,9 @@ class _Connection(_SQLAlchemy):
         self._must_not_autocommit()
         if not self.value.in_transaction():
             self.value.begin()  # as its first statement would
-        self._watch()
+        self._watch_root()
 
-    def _watch(self) -> None:
+    def _watch_root(self) -> None:
         self._root = self._sync.get_transaction()
         if self.is_opened_here:
             # Before the COMMIT; but if that fails, the context manager raises.
@@ -217,7 +220,7 @@ class _Connection(_SQLAlchemy):
         self._committed = True
 
     def execute(self, sql: str, parameters: dict[str, Any]) -> Any:
-        return _rows(self.value.execute(_text(sql), parameters))
+        return _fetched_rows(self.value.execute(_text_clause(sql), parameters))
 
     @property
     def end(self) -> End:
@@ -258,17 +261,17 @@ class _Watcher:
 
     def _after_commit(self, session: Any) -> None:
         if not session.in_nested_transaction():  # or a savepoint was released: that may fail yet
-            self._end(lambda chain: True, committed=True)
+            self._report_end(lambda chain: True, committed=True)
 
     def _after_rollback(self, session: Any, previous: Any) -> None:
-        self._end(lambda chain: previous in chain, committed=False)
+        self._report_end(lambda chain: previous in chain, committed=False)
 
     def _after_end(self, session: Any, transaction: Any) -> None:
         # Closed without a commit, if nothing was heard before.
-        self._end(lambda chain: transaction is chain[-1], committed=False)
+        self._report_end(lambda chain: transaction is chain[-1], committed=False)
         self._checks = [each for each in self._checks if each[0] is not transaction]
 
-    def _end(self, concerns: Callable[[list[Any]], bool], *, committed: bool) -> None:
+    def _report_end(self, concerns: Callable[[list[Any]], bool], *, committed: bool) -> None:
         ended = [each for each in self._records if concerns(each[0])]
         self._records = [each for each in self._records if each not in ended]
         for _, outcome in ended:
@@ -297,7 +300,7 @@ class _Session(_SQLAlchemy):
         self._root = self._sync.get_transaction()
 
     def execute(self, sql: str, parameters: dict[str, Any]) -> Any:
-        return _rows(self._opened.execute(_text(sql), parameters))
+        return _fetched_rows(self._opened.execute(_text_clause(sql), parameters))
 
     def flush(self) -> Any:
         super().flush()
@@ -371,10 +374,10 @@ class _AsyncConnection(_Connection):
         self._must_not_autocommit()
         if not self.value.in_transaction():
             await self.value.begin()
-        self._watch()
+        self._watch_root()
 
     async def execute(self, sql: str, parameters: dict[str, Any]) -> Any:
-        return _rows(await self.value.execute(_text(sql), parameters))
+        return _fetched_rows(await self.value.execute(_text_clause(sql), parameters))
 
 
 class _AsyncSession(_Session):
@@ -398,7 +401,7 @@ class _AsyncSession(_Session):
         self._root = self._sync.get_transaction()
 
     async def execute(self, sql: str, parameters: dict[str, Any]) -> Any:
-        return _rows(await self._opened.execute(_text(sql), parameters))
+        return _fetched_rows(await self._opened.execute(_text_clause(sql), parameters))
 
     async def flush(self) -> Any:
         _SQLAlchemy.flush(self)
@@ -411,8 +414,8 @@ _AUTOCOMMIT = (
 )
 
 
-def _autocommits(connection: Any) -> bool:
-    """Whether a connection of a driver, as SQLAlchemy has it, commits each statement."""
+def _is_autocommit(connection: Any) -> bool:
+    """Return whether a connection of a driver, as SQLAlchemy has it, commits each statement."""
     driver = getattr(connection, "driver_connection", connection)  # of one for asyncio
     if getattr(driver, "in_transaction", None) is True:  # SQLite, BEGIN was sent by a listener
         return False
@@ -602,7 +605,7 @@ class _Django(Transaction):
 
 
 def _is_of_test_case(connection: Any) -> bool:
-    """Whether it is in the transaction of a test, which stays open and never commits."""
+    """Return whether it is in the transaction of a test, which stays open and never commits."""
     return connection.atomic_blocks[0]._from_testcase
 
 
@@ -659,7 +662,10 @@ def _types_of(value: Any) -> list[_Type]:
 
 
 def transaction_of(value: Any, manager: Any = None) -> Transaction:
-    """The transaction of *value*, which *manager* has yielded. UsageError: of an unknown type."""
+    """Return the transaction of *value*, which *manager* has yielded.
+
+    Raises UsageError if of an unknown type.
+    """
     types = _types_of(value)
     inside = next((_INSIDE[each] for each in types if each in _INSIDE), None)
     if inside is not None:
@@ -677,12 +683,12 @@ def transaction_of(value: Any, manager: Any = None) -> Transaction:
 
 
 def django(using: str | None) -> Transaction:
-    """The transaction that Django has open for the database *using*."""
+    """Return the transaction that Django has open for the database *using*."""
     return _Django(using)
 
 
 def open_in_django() -> list[Transaction]:
-    """The transactions that Django has open in this thread, and that will end."""
+    """Return the transactions that Django has open in this thread, and that will end."""
     connections = import_module("django.db").connections.all(initialized_only=True)
     opened = [each for each in connections if each.in_atomic_block and not _is_of_test_case(each)]
     return [_Django(each.alias) for each in opened]

@@ -44,10 +44,10 @@ class Names:
         return len(self._known)
 
     def __call__(self, name: str) -> str:
-        """What *name* is called."""
-        return self._known.get(name) or self._admit(name)
+        """Return what *name* is called."""
+        return self._known.get(name) or self._admit_name(name)
 
-    def _admit(self, name: str) -> str:
+    def _admit_name(self, name: str) -> str:
         with self._lock:
             if name not in self._known and len(self._known) < self._most:
                 self._known[name] = label_text(name)
@@ -55,7 +55,7 @@ class Names:
 
 
 def label_text(name: str) -> str:
-    """*name* as valid text, 200 characters at most."""
+    """Return *name* as valid text, 200 characters at most."""
     return name[:_LONGEST].encode("utf-8", "replace").decode() or OTHER
 
 
@@ -93,7 +93,7 @@ class Durations:
         return self.total / self.count if self.count else None
 
     def at_most(self, share: float) -> float | None:
-        """A bound that *share* of them did not exceed; None: there was none."""
+        """Return a bound that *share* of them did not exceed; None: there was none."""
         rank, seen = share * self.count, 0
         for bound, count in zip((*self._bounds, self.greatest), self.buckets, strict=True):
             seen += count
@@ -106,12 +106,12 @@ class Series:
     """Events of one kind and name, guarded or not, and what their number is added to."""
 
     __slots__ = (
-        "_attempt", "_is_adding", "_lock", "_pending", "add", "durations", "most_pending", "then",
+        "_is_adding", "_lock", "_pending", "_update", "add", "durations", "most_pending", "then",
     )  # fmt: skip
 
     def __init__(self, lock: threading.RLock, attempt: Callable[..., None], batch: int) -> None:
         self._lock = lock
-        self._attempt = attempt
+        self._update = attempt
         self._pending: list[float | None] = []
         self._is_adding = False
         """True: a signal handler that uses dibs has interrupted it."""
@@ -141,15 +141,15 @@ class Series:
                     self._is_adding = False
 
     def _add_up(self) -> None:
-        attempt, durations = self._attempt, self._pending[:]
+        attempt, durations = self._update, self._pending[:]
         del self._pending[: len(durations)]  # others may have appended meanwhile
         for add in self.add:
             attempt(add, len(durations))
-        attempt(self._observe, durations)
+        attempt(self._observe_durations, durations)
         for then in self.then:
             attempt(then)
 
-    def _observe(self, durations: list[float | None]) -> None:
+    def _observe_durations(self, durations: list[float | None]) -> None:
         if self.durations is not None:
             observe = self.durations.observe
             for seconds in durations:
@@ -181,19 +181,19 @@ class Tally:
         self.counter(event.kind, event.name, guarded=event.guarded)(duration_of(event))
 
     def counter(self, kind: Kind, name: str, *, guarded: bool | None) -> Counter:
-        """What counts events of *kind*."""
+        """Return what counts events of *kind*."""
         key = kind, self._names(name), guarded
         with self._lock:
-            return (self._series.get(key) or self._begin(key)).count
+            return (self._series.get(key) or self._begin_series(key)).count
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {len(self._names)} names>"
 
-    def _learn(self, series: Series, key: EventKey) -> None:
+    def _learn_series(self, series: Series, key: EventKey) -> None:
         """Say what a new series is added to; once for each kind and name."""
 
-    def _observer(self, quantity: Quantity, key: EventKey) -> Observer | None:
-        """What durations of *quantity* are added to; None: they are not measured here."""
+    def _observer_of(self, quantity: Quantity, key: EventKey) -> Observer | None:
+        """Return what durations of *quantity* are added to; None: they are not measured here."""
 
     def _add_up(self) -> None:
         """Bring the figures up to date: they are about to be read."""
@@ -206,15 +206,15 @@ class Tally:
         with self._lock:
             self._add_up()
             self.is_out = True
-            self._pace()
+            self._set_batch_size()
 
     def _end_outage(self) -> None:
         """End the outage: Redis has answered."""
         with self._lock:
             self.is_out = False
-            self._pace()
+            self._set_batch_size()
 
-    def _attempt(self, update: Callable[..., object], *args: Any) -> None:
+    def _try_update(self, update: Callable[..., object], *args: Any) -> None:
         """Update figures. It never raises: a disk that other processes read from may be full."""
         try:
             update(*args)
@@ -223,20 +223,20 @@ class Tally:
                 self._has_failed = True
                 _log.exception("an event could not be counted; further failures are not logged")
 
-    def _begin(self, key: EventKey) -> Series:
+    def _begin_series(self, key: EventKey) -> Series:
         kind, name, guarded = key
-        series = self.series_class(self._lock, self._attempt, self._batch)
+        series = self.series_class(self._lock, self._try_update, self._batch)
         measure = MEASURES[kind]
         if measure.is_long:
             self._measure_no_holds(name)
         if measure.quantity is not None and not self._is_left_out(measure.quantity, key):
-            series.durations = self._observer(measure.quantity, key)
+            series.durations = self._observer_of(measure.quantity, key)
         if measure.quantity == "wait" and series.durations is not None:
             series.durations = _NotZero(series.durations)
         if has_answered(kind, guarded=guarded):
-            series.then.append(self._answered)
+            series.then.append(self._note_answer)
             series.most_pending = 1 if self.is_out else self._batch
-        self._learn(series, key)
+        self._learn_series(series, key)
         self._series[key] = series
         return series
 
@@ -250,25 +250,25 @@ class Tally:
             if label == name and MEASURES[kind].quantity == "hold":
                 series.durations = None
 
-    def _answered(self) -> None:
+    def _note_answer(self) -> None:
         if self.is_out:
             self._end_outage()
 
-    def _pace(self) -> None:
+    def _set_batch_size(self) -> None:
         for series in list(self._series.values()):
-            if self._answered in series.then:
+            if self._note_answer in series.then:
                 series.most_pending = 1 if self.is_out else self._batch
 
 
 class _NotZero:
     """A wait of 0 s is none."""
 
-    __slots__ = ("_observe",)
+    __slots__ = ("_observe_durations",)
 
     def __init__(self, durations: Observer) -> None:
-        self._observe = durations.observe
+        self._observe_durations = durations.observe
 
     def observe(self, amount: float, /) -> None:
         """Add *amount* seconds, if it is more than none."""
         if amount:
-            self._observe(amount)
+            self._observe_durations(amount)

@@ -70,7 +70,7 @@ class OutageLog:
         """A server stopped answering."""
         with self._guard:
             self._servers += 1
-            is_news = self._begins(cause, now)
+            is_news = self._is_beginning(cause, now)
         if is_news:
             self._log_outage(cause)
 
@@ -81,7 +81,7 @@ class OutageLog:
         """
         with self._guard:
             is_late = now <= self._late_until and self._cause == cause
-            is_news = not is_late and self._begins(Cause(cause), now)
+            is_news = not is_late and self._is_beginning(Cause(cause), now)
             self._touched_at = now
             self._unguarded += is_unguarded
         if is_news:
@@ -110,7 +110,7 @@ class OutageLog:
             lasted, self._cause.code, count,
         )  # fmt: skip
 
-    def _begins(self, cause: Cause, now: float) -> bool:
+    def _is_beginning(self, cause: Cause, now: float) -> bool:
         if self.is_open:
             return False
         self.is_open, self._since, self._cause = True, now, cause
@@ -137,14 +137,14 @@ class EventSink:
     """Hands events to listeners. Without any, no event is made."""
 
     def __init__(self, listeners: tuple[Listener, ...]) -> None:
-        self._listen(listeners)
+        self._set_listeners(listeners)
         self.open()
 
     def add(self, listener: Listener) -> None:
         """One more listener, from the next event on."""
-        self._listen((*self.listeners, listener))
+        self._set_listeners((*self.listeners, listener))
 
-    def _listen(self, listeners: tuple[Listener, ...]) -> None:
+    def _set_listeners(self, listeners: tuple[Listener, ...]) -> None:
         self.listeners = listeners
         self._wanted = {kind: _who_wants(kind, listeners) for kind in KINDS}
         self._counting = {kind: _who_counts(kind, listeners) for kind in KINDS}
@@ -189,7 +189,7 @@ class EventSink:
         try:
             count(waited)
         except Exception:
-            _failed("acquired")
+            _report_failing_listener("acquired")
         return self.emit_dropped() if self.dropped else None
 
     def ended(self, kind: Kind, name: str, held: float, *, guarded: bool) -> None:
@@ -200,13 +200,13 @@ class EventSink:
         try:
             count(held)
         except Exception:
-            _failed(kind)
+            _report_failing_listener(kind)
         return self.emit_dropped() if self.dropped else None
 
     def _emit_all(self, kind: Kind, name: str, facts: dict[str, Any]) -> None:
         if self.dropped:
             self.emit_dropped()
-        self._emit(kind, name, facts)
+        self._emit_event(kind, name, facts)
 
     def emit_dropped(self) -> None:
         """Report leases and claims that were dropped."""
@@ -215,28 +215,28 @@ class EventSink:
             _log.warning(
                 "%s was garbage-collected before it ended; its key expires by its ttl", name
             )
-            self._emit("leaked", name, {"held": held, "cause": cause_for("dropped")})
+            self._emit_event("leaked", name, {"held": held, "cause": cause_for("dropped")})
 
-    def _emit(self, kind: Kind, name: str, facts: dict[str, Any]) -> None:
+    def _emit_event(self, kind: Kind, name: str, facts: dict[str, Any]) -> None:
         if self._counting[kind]:
             key: EventKey = kind, name, facts.get("guarded")
-            count = self._counters.get(key) or self._find(key)
+            count = self._counters.get(key) or self._find_counter(key)
             try:
                 count(facts.get(MEASURES[kind].field))
             except Exception:
-                _failed(kind)
+                _report_failing_listener(kind)
         if listeners := self._wanted[kind]:
             _hand_over(listeners, kind, name, facts)
 
-    def _find(self, key: EventKey) -> Counter:
-        """What counts such events, for all listeners that do."""
+    def _find_counter(self, key: EventKey) -> Counter:
+        """Return what counts such events, for all listeners that do."""
         kind, name, guarded = key
         counters: list[Counter] = []
         for listener in self._counting[kind]:
             try:
                 counters.append(listener.counter(kind, name, guarded=guarded))
             except Exception:
-                _failed(kind)
+                _report_failing_listener(kind)
         count = counters[0] if len(counters) == 1 else _counting_with(counters, kind)
         if len(self._counters) < _MOST_COUNTERS:
             self._counters[key] = count
@@ -271,9 +271,12 @@ class EventSink:
         return Spans(spans)
 
     def origins(self) -> Origins:
-        """What work is linked to that begins in the background. None for each without a trace."""
+        """Return what work is linked to that begins in the background.
+
+        None for each without a trace.
+        """
         tracers = self._tracers
-        return tuple([_attempt(each.origin) if each.makes_spans else None for each in tracers])
+        return tuple([_try_call(each.origin) if each.makes_spans else None for each in tracers])
 
     def begin_in_background(self, origins: Origins) -> None:
         """In a separate thread or task: the next span begins a trace, linked to *origins*."""
@@ -291,32 +294,32 @@ class Spans:
 
     @property
     def origins(self) -> Origins:
-        """What spans elsewhere are linked to."""
+        """Return what spans elsewhere are linked to."""
         return tuple([None if each is None else each.origin for each in self._spans])
 
     def waited(self, seconds: float) -> None:
         """It waited for others so long, until now."""
         for span in self._spans:
             if span is not None:
-                _attempt(span.waited, seconds)
+                _try_call(span.waited, seconds)
 
     def link(self, origins: Origins | None) -> None:
         """It depends on another piece of work."""
         for span, origin in zip(self._spans, origins or (), strict=False):
             if span is not None and origin is not None:
-                _attempt(span.link, origin)
+                _try_call(span.link, origin)
 
     def end(self, outcome: str, error: BaseException | None = None) -> None:
         """It is over; the last to begin ends first."""
         for span in self._spans[::-1]:
             if span is not None:
-                _attempt(span.end, outcome, error)
+                _try_call(span.end, outcome, error)
 
 
 _new, _set = object.__new__, object.__setattr__
 
 
-def _attempt(call: Any, *args: Any) -> Any:
+def _try_call(call: Any, *args: Any) -> Any:
     try:
         return call(*args)
     except Exception:
@@ -325,7 +328,7 @@ def _attempt(call: Any, *args: Any) -> Any:
 
 
 def _who_wants(kind: Kind, listeners: tuple[Listener, ...]) -> tuple[Listener, ...]:
-    """Those that get an event of *kind*."""
+    """Return those that get an event of *kind*."""
     return tuple(
         [
             each
@@ -346,12 +349,12 @@ def _counting_with(counters: list[Counter], kind: Kind) -> Counter:
             try:
                 each(seconds)
             except Exception:
-                _failed(kind)
+                _report_failing_listener(kind)
 
     return count
 
 
-def _failed(kind: Kind) -> None:
+def _report_failing_listener(kind: Kind) -> None:
     """A listener raised an exception: it does not affect the others."""
     _log.exception("a dibs listener raised an exception for the event %r", kind)
 
@@ -370,4 +373,4 @@ def _hand_over(
         try:
             listener(event)
         except Exception:
-            _failed(kind)
+            _report_failing_listener(kind)

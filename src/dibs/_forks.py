@@ -59,7 +59,7 @@ _taken: list[Guard] = []
 
 
 def fork_safe_lock() -> Guard:
-    """A lock that a fork waits for: in the child it is free.
+    """Return a lock that a fork waits for: in the child it is free.
 
     For short calls, also of other libraries, whose locks cannot be recreated: while no thread
     has this lock, none is inside them on our behalf. Re-entrant, because a signal handler may

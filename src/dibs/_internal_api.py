@@ -15,12 +15,12 @@ from ._core.inspection import (
     KEY_KINDS,
     MOST_SHOWN,
     QUEUE,
-    Fire,
     KeyInfo,
     KeyKind,
     Page,
     Permit,
     ReleaseOutcome,
+    ScheduledRun,
     ServerInfo,
     cut,
     exactly,
@@ -58,7 +58,7 @@ from ._core.options import (
     check_hold,
     takes,
 )
-from ._core.schedule import lease_name, next_fires
+from ._core.schedule import lease_name, next_runs
 from ._core.signatures import signature_of
 from ._core.throttle import ThrottleKeywords, UsageOutcome
 from ._databases import NotOurs, open_in_django
@@ -107,7 +107,6 @@ if TYPE_CHECKING:
         "ClaimOptions",
         "ClaimRequest",
         "Claiming",
-        "Fire",
         "Guard",
         "HoldKeywords",
         "How",
@@ -124,6 +123,7 @@ if TYPE_CHECKING:
         "RenewedLock",
         "Replay",
         "ResultWatch",
+        "ScheduledRun",
         "Seconds",
         "ServerInfo",
         "Signal",
@@ -156,7 +156,7 @@ if TYPE_CHECKING:
         "key_of",
         "lease_name",
         "lend",
-        "next_fires",
+        "next_runs",
         "open_in_django",
         "printable",
         "refusal_in",
@@ -184,7 +184,7 @@ UNGUARDED_TOKEN = token_for("claim", UNGUARDED)
 
 
 def checked_fence(lease: "Lease | AsyncLease") -> int:
-    """Its fence. UsageError: it has none; an unguarded one never has."""
+    """Return its fence. Raises UsageError if it has none; an unguarded one never has."""
     if lease.fence is None:
         raise UsageError("the lease has no fence: ask for it with fence=True; unguarded has none")
     return lease.fence
@@ -212,7 +212,10 @@ def claiming(dibs: "Dibs", request: ClaimRequest) -> "Claiming": ...
 @overload
 def claiming(dibs: "AsyncDibs", request: ClaimRequest) -> "AsyncClaiming[Any]": ...
 def claiming(dibs: Any, request: ClaimRequest) -> Any:
-    """The context manager of `Dibs.claim` for *request*; entering it raises what that raises."""
+    """Return the context manager of `Dibs.claim` for *request*.
+
+    Entering it raises what that raises.
+    """
     key, options, payload, name, note, token, find = request
     fingerprint = NO_PAYLOAD if payload is None else payload.encode()
     return dibs._claim(key, options, fingerprint, name, note, token, find)
@@ -225,7 +228,7 @@ def transactions(
     kind: "type[AsyncDibs] | AsyncDibs", opener: Any, options: ClaimOptions
 ) -> "AsyncWithin": ...
 def transactions(kind: Any, opener: Any, options: ClaimOptions) -> Any:
-    """What runs functions in transactions that *opener* opens, with the record of a claim.
+    """Return what runs functions in transactions that *opener* opens, with the record of a claim.
 
     *kind*: for whose claims. UsageError: *opener* or an option does not fit.
     """
@@ -233,24 +236,24 @@ def transactions(kind: Any, opener: Any, options: ClaimOptions) -> Any:
 
 
 def committed(kind: Any, within: Any) -> Any:
-    """A function that looks up what transactions of *within* have committed under a key."""
+    """Return a function that looks up what transactions of *within* have committed under a key."""
     return kind._committed(within)
 
 
 def key_of(claim: "AsyncClaim | Claim") -> bytes:
-    """The key of *claim* in the store."""
+    """Return the key of *claim* in the store."""
     state: Any = claim
     return state._call.key
 
 
 def refusal_in(result: object) -> Duplicate | None:
-    """Why a function was not run in a transaction; None: *result* is its result."""
+    """Return why a function was not run in a transaction; None: *result* is its result."""
     error = result.error if isinstance(result, RefusedByTable) else None
     return error if isinstance(error, Duplicate) else None
 
 
 def row_of(claim: "AsyncClaim | Claim", addition: str) -> bytes:
-    """The key of a row for something that is less than all of *claim*."""
+    """Return the key of a row for something that is less than all of *claim*."""
     state: Any = claim
     return state._call.key + f" {addition}".encode()
 
@@ -279,7 +282,7 @@ def job_keys(dibs: "Dibs") -> "JobKeys": ...
 @overload
 def job_keys(dibs: "AsyncDibs") -> "AsyncJobKeys": ...
 def job_keys(dibs: Any) -> Any:
-    """What jobs keep beside their claims."""
+    """Return what jobs keep beside their claims."""
     return dibs._job_keys
 
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 from ._internal_api import (
-    Fire,
     KeyInfo,
     Permit,
+    ScheduledRun,
     cut,
     is_shortened,
     lease_name,
@@ -22,7 +22,7 @@ JsonObject = dict[str, Any]
 
 
 def printable_lines(text: str) -> str:
-    """*text* without characters that a terminal would obey, line by line."""
+    """Return *text* without characters that a terminal would obey, line by line."""
     return "\n".join([printable(line) for line in text.split("\n")])
 
 
@@ -61,7 +61,7 @@ def counted(number: int, word: str) -> str:
 
 
 def shown_key(entry: KeyInfo, *, whole: bool) -> str:
-    """The key, shortened unless *whole*. Schedules are named in logs anyway."""
+    """Return the key, shortened unless *whole*. Schedules are named in logs anyway."""
     return _shown(entry.key, whole=whole or entry.kind == "schedule")
 
 
@@ -78,7 +78,7 @@ def _shown(key: str, *, whole: bool) -> str:
 
 
 def what(entry: KeyInfo) -> str:
-    """The kind, and its state where that is news."""
+    """Return the kind, and its state where that is news."""
     usual = (
         "held",
         "running",
@@ -98,7 +98,7 @@ def what(entry: KeyInfo) -> str:
 
 
 def who(entry: KeyInfo) -> str:
-    """Who has the key, or works on it."""
+    """Return who has the key, or works on it."""
     if entry.kind == "permits":
         names = [permit.holder or "?" for permit in entry.permits]
         first = printable(names[0]) if names else ""
@@ -107,7 +107,7 @@ def who(entry: KeyInfo) -> str:
 
 
 def details(entry: KeyInfo, *, whole: bool) -> str:
-    """What else is to be said about it in a table."""
+    """Return what else is to be said about it in a table."""
     match entry.kind:
         case "waiters" if entry.state == "jobs" and entry.of is not None:
             return f"{counted(entry.taken, 'job')} of {_shown_owner(entry, whole=whole)}"
@@ -117,8 +117,8 @@ def details(entry: KeyInfo, *, whole: bool) -> str:
             return counted(entry.taken, "permit")
         case "stream" if entry.took is not None:
             return f"{counted(entry.taken, 'item')} in {duration(entry.took)}"
-        case "schedule" if entry.fires:
-            return ended(entry.fires[0])
+        case "schedule" if entry.runs:
+            return ended(entry.runs[0])
         case "cached" if entry.took is not None:
             return f"load took {duration(entry.took)}"
         case "claim" | "done" if entry.note is not None:
@@ -127,19 +127,19 @@ def details(entry: KeyInfo, *, whole: bool) -> str:
             return ""
 
 
-def ended(fire: Fire) -> str:
+def ended(run: ScheduledRun) -> str:
     """`finished in 3.2 s`, `failed (ValueError) after 3 ms`, `skipped`."""
-    how, _, error = printable(fire.outcome).partition(":")
+    how, _, error = printable(run.outcome).partition(":")
     if how == "failed":
-        return f"failed ({error}) after {duration(fire.took)}"
-    return how if how == "skipped" else f"{how} in {duration(fire.took)}"
+        return f"failed ({error}) after {duration(run.took)}"
+    return how if how == "skipped" else f"{how} in {duration(run.took)}"
 
 
 HEADINGS = ("KEY", "WHAT", "HOLDER", "LEFT", "AGE", "SIZE", "DETAILS")
 
 
 def row(entry: KeyInfo, *, whole: bool) -> list[str]:
-    """The cells of a table, in the order of `HEADINGS`."""
+    """Return the cells of a table, in the order of `HEADINGS`."""
     key, text = shown_key(entry, whole=whole), details(entry, whole=whole)
     age = duration(entry.age)
     return [key, what(entry), who(entry), _left(entry), age, _length(entry), text]
@@ -155,7 +155,7 @@ def _is_mark(entry: KeyInfo) -> bool:
 
 
 def is_stuck(entry: KeyInfo) -> bool:
-    """Whether the key is held and never expires: dibs itself always sets an expiry."""
+    """Return whether the key is held and never expires: dibs itself always sets an expiry."""
     return entry.remaining is None and entry.token_hint is not None
 
 
@@ -169,12 +169,12 @@ def _length(entry: KeyInfo) -> str:
 
 
 def as_object(entry: KeyInfo, *, whole: bool) -> JsonObject:
-    """The documented fields. Keys are shortened and notes left out, unless *whole*."""
+    """Return the documented fields. Keys are shortened and notes left out, unless *whole*."""
     fields = entry._asdict()
     fields["key"] = entry.key if whole else shown_key(entry, whole=False)
     fields["of"] = entry.of if whole or entry.of is None else _shown_owner(entry, whole=False)
     fields["note"] = entry.note if whole else None
-    fields["fires"] = [each._asdict() for each in entry.fires]
+    fields["runs"] = [each._asdict() for each in entry.runs]
     fields["waiters"] = [
         {**each._asdict(), "waited": _rounded(each.waited)} for each in entry.waiters
     ]
@@ -196,7 +196,7 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def facts(entry: KeyInfo, *, whole: bool) -> list[tuple[str, str]]:
-    """What `peek` says about a key: names and values."""
+    """Return what `peek` says about a key: names and values."""
     listed = [
         ("kind", what(entry)),
         ("holder", printable(entry.holder or "")),
@@ -213,9 +213,9 @@ def facts(entry: KeyInfo, *, whole: bool) -> list[tuple[str, str]]:
     listed += [("permit", _said(permit)) for permit in entry.permits]
     if entry.kind == "permits" and entry.taken > len(entry.permits):
         listed.append(("permit", f"… {entry.taken - len(entry.permits)} more"))
-    for fire in entry.fires:
-        late = f", {duration(fire.delay)} late" if fire.delay >= 1 else ""
-        listed.append(("fire", f"{_moment(fire)}: {ended(fire)} on {printable(fire.holder)}{late}"))
+    for run in entry.runs:
+        late = f", {duration(run.delay)} late" if run.delay >= 1 else ""
+        listed.append(("run", f"{_moment(run)}: {ended(run)} on {printable(run.holder)}{late}"))
     for waiter in entry.waiters:
         listed.append(("waits", f"{printable(waiter.holder)}, for {duration(waiter.waited)}"))
     return [(name, value) for name, value in listed if value]
@@ -233,7 +233,7 @@ def _said(permit: Permit) -> str:
 
 
 def meaning(entry: KeyInfo) -> str:
-    """What the state of a key means for those who call."""
+    """Return what the state of a key means for those who call."""
     remaining = duration(entry.remaining, "ever")
     when = f"in {remaining}" if entry.remaining is not None else "never, because it has no expiry"
     match entry.kind:
@@ -272,23 +272,23 @@ def meaning(entry: KeyInfo) -> str:
 
 
 def is_new_schedule(entry: KeyInfo) -> bool:
-    """Whether it is the record of a schedule of which no fire is over."""
+    """Return whether it is the record of a schedule of which no run is over."""
     return entry.kind == "schedule" and entry.state == "new"
 
 
 def _meaning_of_record(entry: KeyInfo) -> str:
     match entry.kind:
         case "schedule" if is_new_schedule(entry):
-            return "No fire is over yet: the schedule is new, or the server has lost its data."
-        case "schedule" if entry.fires:
-            last = f"The last fire that is over {ended(entry.fires[0])}, on {entry.holder}."
-            return " ".join([last, *_failed_before(entry.fires), *_next_fire(entry)])
+            return "No run is over yet: the schedule is new, or the server has lost its data."
+        case "schedule" if entry.runs:
+            last = f"The last run that is over {ended(entry.runs[0])}, on {entry.holder}."
+            return " ".join([last, *_failed_before(entry.runs), *_next_run(entry)])
         case "schedule":
-            return "The last fire that is over; its age is counted from that fire."
+            return "The last run that is over; its age is counted from that run."
         case "rate":
             return f"It counts calls; a whole burst is free again in {duration(entry.remaining)}."
         case "history":
-            return "The last fires of a schedule; `dibs why` shows them by the schedule's key."
+            return "The last runs of a schedule; `dibs why` shows them by the schedule's key."
         case "waiters" if entry.state == "jobs":
             jobs = "1 job waits" if entry.taken == 1 else f"{entry.taken} jobs wait"
             return f"{jobs} for that key; the first begins when it is free."
@@ -310,15 +310,15 @@ def _meaning_of_record(entry: KeyInfo) -> str:
             return "Data of another program."
 
 
-def _failed_before(fires: Sequence[Fire]) -> list[str]:
-    failed = [each for each in fires[1:] if each.outcome.startswith("failed")]
+def _failed_before(runs: Sequence[ScheduledRun]) -> list[str]:
+    failed = [each for each in runs[1:] if each.outcome.startswith("failed")]
     if not failed:
         return []
-    number = f"{len(failed)} of the {len(fires) - 1} before it failed"
+    number = f"{len(failed)} of the {len(runs) - 1} before it failed"
     return [f"{number}, the last one of {_moment(failed[0])}."]
 
 
-def _next_fire(entry: KeyInfo) -> list[str]:
+def _next_run(entry: KeyInfo) -> list[str]:
     if entry.due is None:
         return []
     if entry.due >= 0:
@@ -326,12 +326,12 @@ def _next_fire(entry: KeyInfo) -> list[str]:
     return [f"The next one was due {duration(-entry.due)} ago, and is not over."]
 
 
-def _moment(fire: Fire) -> str:
-    return datetime.fromtimestamp(fire.at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+def _moment(run: ScheduledRun) -> str:
+    return datetime.fromtimestamp(run.at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def risk(entry: KeyInfo) -> str:
-    """What may go wrong if the key is freed now."""
+    """Return what may go wrong if the key is freed now."""
     who = printable(entry.holder or "its holder")
     fence = "it has none" if entry.fence is None else f"its last one is {entry.fence}"
     match entry.kind:
@@ -362,7 +362,7 @@ _LAST = "scheduled-last:"
 _OF_JOBS = re.compile(r"job:(?:alone|queue|ended|slot:\d+):$")
 """What stands before a key of jobs, after the namespace."""
 GRACE = 60.0
-"""Seconds by which a fire is late before it is worth a look."""
+"""Seconds by which a run is late before it is worth a look."""
 
 
 class Place(NamedTuple):
@@ -374,9 +374,9 @@ class Place(NamedTuple):
 
 
 def places_of(key: str, typed: str) -> list[Place]:
-    """Where *key*, a key of the server that ends with *typed*, belongs.
+    """Return where *key*, a key of the server that ends with *typed*, belongs.
 
-    What a schedule keeps is found by the key of the schedule: its lease, and its last fire.
+    What a schedule keeps is found by the key of the schedule: its lease, and its last run.
     """
     prefix = key.removesuffix(typed)
     if (of_jobs := _OF_JOBS.search(prefix)) is not None:
@@ -402,14 +402,14 @@ class Facts(NamedTuple):
 def found_at(
     place: Place, entry: KeyInfo, look: Callable[[str | None], Alive], *, is_elsewhere: bool = False
 ) -> Facts:
-    """What is known of *entry*; *look* says whether the process of a holder is alive."""
+    """Return what is known of *entry*; *look* says whether the process of a holder is alive."""
     permits: tuple[Alive, ...] = tuple([look(permit.holder) for permit in entry.permits])
     is_one = len(set(permits)) == 1 and len(permits) == entry.taken
     return Facts(place, entry, is_elsewhere, permits[0] if is_one else look(entry.holder), permits)
 
 
 def listed(reason: Facts, *, whole: bool) -> list[tuple[str, str]]:
-    """Names and values, for people."""
+    """Return names and values, for people."""
     entry = reason.entry
     known = [("namespace", printable(reason.place.namespace) or "(none)")]
     is_record = entry.kind == "schedule"  # it has no holder, and does not become free
@@ -442,7 +442,7 @@ def _marked(permit: str, alive: Alive | None) -> str:
 
 
 def next_steps(reason: Facts) -> str:
-    """What happens if nothing is done."""
+    """Return what happens if nothing is done."""
     entry = reason.entry
     if remaining := [permit.remaining for permit in _ended(reason)]:
         has, whose = ("has", "its") if len(remaining) == 1 else ("have", "the first")
@@ -466,7 +466,7 @@ _DROPPED = {"cached": "value", "stream": "items"}
 
 
 def advice(reason: Facts) -> list[str]:
-    """What can be done."""
+    """Return what can be done."""
     entry, command = reason.entry, _command(reason)
     match entry.kind:
         case "claim" if entry.worker is not None:  # freed, its message and another one would run
@@ -498,7 +498,7 @@ _FETCHED = {
 
 
 def _first(reason: Facts) -> str:
-    """What is better than freeing the key, or must come before."""
+    """Return what is better than freeing the key, or must come before."""
     entry = reason.entry
     host, _, pid = printable(entry.holder or "").rpartition(":")
     match entry.kind, reason.alive:
@@ -517,7 +517,7 @@ def _first(reason: Facts) -> str:
 
 
 def _ended(reason: Facts) -> list[Permit]:
-    """Permits whose processes have ended."""
+    """Return permits whose processes have ended."""
     permits = zip(reason.entry.permits, reason.permits, strict=False)
     return [permit for permit, alive in permits if alive == "ended"]
 
@@ -536,9 +536,9 @@ _LEFT = "Its key then stays until it expires."
 
 def _about_schedule(reason: Facts) -> list[str]:
     entry, lines = reason.entry, list[str]()
-    if entry.fires and entry.fires[0].outcome.startswith("failed"):
-        log = f"The traceback is in the log of {printable(entry.fires[0].holder)}"
-        lines.append(f"A fire that failed is not run again. {log}, of the logger dibs.")
+    if entry.runs and entry.runs[0].outcome.startswith("failed"):
+        log = f"The traceback is in the log of {printable(entry.runs[0].holder)}"
+        lines.append(f"A run that failed is not repeated. {log}, of the logger dibs.")
     if entry.due is not None and entry.due < -GRACE:
         running = shlex.quote(lease_name("".join(reason.place).encode()))
         lines.append(f"Unless a holder of {running} runs it now, no scheduler seems to run.")
@@ -584,7 +584,7 @@ def elsewhere_line(reason: Facts) -> str:
 
 
 def reason_object(reason: Facts, *, whole: bool) -> JsonObject:
-    """The reason as an object, for programs."""
+    """Return the reason as an object, for programs."""
     entry = as_object(reason.entry, whole=whole)
     for permit, alive in zip(entry["permits"], reason.permits, strict=False):
         permit["alive"] = alive

@@ -74,7 +74,7 @@ class Signal:
         self._lock.acquire(blocking=False)
 
     def wait(self, seconds: float) -> bool:
-        """True: it was set. False: *seconds* are over."""
+        """Return True if it was set. False: *seconds* are over."""
         until = monotonic() + seconds
         # A release of before the last `clear` may wake us: look at the flag, and wait on.
         while not self._is_set and (remaining := until - monotonic()) > 0:
@@ -92,14 +92,14 @@ def start_thread(work: Callable[[], object], name: str) -> threading.Thread:
     has_begun = threading.Lock()
     has_begun.acquire()
     errors: list[BaseException] = []
-    _thread.start_new_thread(_start, (thread, has_begun, errors))
+    _thread.start_new_thread(_start_and_report, (thread, has_begun, errors))
     has_begun.acquire()
     for error in errors:
         raise error
     return thread
 
 
-def _start(
+def _start_and_report(
     thread: threading.Thread, has_begun: threading.Lock, errors: list[BaseException]
 ) -> None:
     try:

@@ -32,7 +32,7 @@ class Identity:
         """Proof of ownership, never used before."""
 
     def made(self, token: bytes) -> bool:
-        """Whether *token* was made here."""
+        """Return whether *token* was made here."""
         return token.startswith(self._prefix)
 
 
@@ -88,7 +88,7 @@ class ProcessState(NamedTuple):
 
 
 def process_state(dibs: Any, most: int = 100) -> ProcessState:
-    """What *dibs*, a `Dibs` or `AsyncDibs`, does now."""
+    """Return what *dibs*, a `Dibs` or `AsyncDibs`, does now."""
     leases, namespace = dibs._leases, dibs._settings.namespace
     now, prefix = monotonic(), len(namespace.encode())
     table: dict[bytes, LeaseState] = leases.table
@@ -112,7 +112,7 @@ def add_listener(dibs: Any, listener: Listener) -> None:
 
 
 def listeners_of(dibs: Any) -> tuple[Listener, ...]:
-    """Who listens to *dibs*."""
+    """Return who listens to *dibs*."""
     return dibs._events.listeners
 
 
@@ -155,7 +155,7 @@ def _text(key: bytes) -> str:
 
 
 def alive(holder: str | None) -> Literal["running", "stopped", "ended", "unknown"]:
-    """Whether the process of *holder* exists, as far as this machine can tell."""
+    """Return whether the process of *holder* exists, as far as this machine can tell."""
     host, _, pid = (holder or "").rpartition(":")
     if host != gethostname() or not (pid.isdecimal() and 0 < int(pid) < 2**31):
         return "unknown"
@@ -171,7 +171,7 @@ def alive(holder: str | None) -> Literal["running", "stopped", "ended", "unknown
 
 
 def _state_of(pid: str) -> Literal["running", "stopped", "ended"]:
-    """The state of an existing process, as Linux says; elsewhere it is running."""
+    """Return the state of an existing process, as Linux says; elsewhere it is running."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             state = file.read().rpartition(")")[2].split()[0]

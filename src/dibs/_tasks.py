@@ -96,11 +96,11 @@ class Signal:
         self._is_set = False
 
     async def wait(self, seconds: float) -> bool:
-        """True: it was set. False: *seconds* are over."""
+        """Return True if it was set. False: *seconds* are over."""
         if not self._is_set and seconds > 0:
             loop = asyncio.get_running_loop()
             self._waiter = waiter = loop.create_future()
-            timer = loop.call_later(seconds, _finish, waiter)
+            timer = loop.call_later(seconds, _finish_waiter, waiter)
             try:
                 await waiter
             finally:
@@ -109,7 +109,7 @@ class Signal:
         return self._is_set
 
 
-def _finish(waiter: "asyncio.Future[None]") -> None:
+def _finish_waiter(waiter: "asyncio.Future[None]") -> None:
     if not waiter.done():
         waiter.set_result(None)
 
@@ -181,15 +181,15 @@ class LoopWatch:
         overdue = self._overdue(monotonic())
         if overdue is None:
             self._is_reported = False
-        elif not self._is_reported and not self._answers():
+        elif not self._is_reported and not self._loop_answers():
             self._is_reported = True
             frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
             frame = frames.get(self._thread_id)
             stack = "\n" + "".join(traceback.format_stack(frame, _FRAMES))
             _log.warning(_BLOCKED, *overdue, stack)
 
-    def _answers(self) -> bool:
-        """Whether the loop runs callbacks.
+    def _loop_answers(self) -> bool:
+        """Return whether the loop runs callbacks.
 
         It waits in slices: a process that was stopped, with this thread in it, loses only one of
         them.
@@ -350,12 +350,12 @@ class Flight:
 
     @property
     def is_open(self) -> bool:
-        """True: there is still something to join."""
+        """Return True if there is still something to join."""
         return not self._task.done() and not self._task.cancelling() and not self.is_orphaned
 
     @property
     def is_orphaned(self) -> bool:
-        """True: its event loop was closed before it was done; it will never end."""
+        """Return True if its event loop was closed before it was done; it will never end."""
         return self._loop is not asyncio.get_running_loop() and not self._task.done()
 
     async def join(self) -> Any:
@@ -394,12 +394,12 @@ def _no_flight() -> None:
 
 
 def current_flight() -> "Flight | None":
-    """The flight whose work this is."""
+    """Return the flight whose work this is."""
     return _flight.get(_no_flight)()
 
 
 def is_cancellation(error: BaseException) -> bool:
-    """True: the task was cancelled."""
+    """Return True if the task was cancelled."""
     return isinstance(error, asyncio.CancelledError)
 
 
@@ -421,7 +421,7 @@ class ContinuedCalls:
         work: Callable[[Callable[[], None]], Coroutine[Any, Any, Any]],
         failed: Callable[[BaseException | None], None],
     ) -> Any:
-        """What *work* returns or raises.
+        """Return what *work* returns or raises.
 
         It is called with what it calls when it must not be stopped any more: before that a caller
         that is cancelled stops it. *failed*: called with the error of work whose caller has left;
@@ -440,7 +440,7 @@ class ContinuedCalls:
                     self._leave(task, failed)
                     raise
                 task.cancel(*error.args)
-        _adopt(context)
+        _adopt_context(context)
         return task.result()
 
     def _leave(
@@ -493,7 +493,7 @@ class _ContinuedCall:
         """Resume the caller."""
         waiter = self.waiter
         if waiter is not None and not waiter.get_loop().is_closed():  # or there is no caller
-            _finish(waiter)
+            _finish_waiter(waiter)
 
     def _begin(self) -> None:
         self.has_begun = True
@@ -503,7 +503,7 @@ _LAST_STEPS = 1.0
 """Seconds that a call has to end after it was cancelled."""
 
 
-def _adopt(context: Context) -> None:
+def _adopt_context(context: Context) -> None:
     """Set the context variables of this task to what a call has left in *context*."""
     for variable, value in context.items():
         if variable.get(None) is not value:
@@ -630,18 +630,18 @@ class Coalescer:
 
 
 async def within(seconds: float, work: Callable[[], Any]) -> Any:
-    """What *work* returns. TimeoutError: it was cancelled, *seconds* were over."""
+    """Return what *work* returns. Raises TimeoutError if it was cancelled, *seconds* were over."""
     async with asyncio.timeout(seconds):
         return await maybe_await(work())
 
 
 def current_loop() -> object:
-    """What all work here depends on: the event loop that runs."""
+    """Return what all work here depends on: the event loop that runs."""
     return asyncio.get_running_loop()
 
 
 async def maybe_await(value: Any) -> Any:
-    """What *value* comes to: awaited, if it can be."""
+    """Return what *value* comes to: awaited, if it can be."""
     return await value if inspect.isawaitable(value) else value
 
 
@@ -678,7 +678,7 @@ must_await = _MustAwait
 
 
 def check_function(function: Callable[..., Any]) -> None:
-    """UsageError: a decorator cannot wrap *function*."""
+    """Raise UsageError if a decorator cannot wrap *function*."""
     if not (getattr(function, "returns_awaitable", False) or inspect.iscoroutinefunction(function)):
         raise UsageError(function_error(function, _WRONG_KIND))
 
@@ -691,7 +691,7 @@ def mark_coroutine(kind: type[Q]) -> type[Q]:
 
 
 def shutdown(connection: Any) -> None:
-    """Nothing: a task that waits for a connection can be cancelled."""
+    """Do nothing: a task that waits for a connection can be cancelled."""
 
 
 def deliver_behind(transport: Any, request: Any) -> None:

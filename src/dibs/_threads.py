@@ -82,7 +82,7 @@ class Background:
         self._thread: threading.Thread | None = None
 
     def start(self, work: Callable[[], None]) -> None:
-        """Start *work*. RuntimeError: the system has no thread for it."""
+        """Start *work*. Raises RuntimeError if the system has no thread for it."""
         self._thread = start_thread(work, self._name)
 
     def stop(self) -> None:
@@ -110,15 +110,15 @@ class LoopBinding:
         """
         try:
             start = functools.partial(
-                start_thread, functools.partial(_suppressed, work), "dibs close"
+                start_thread, functools.partial(_suppress_errors, work), "dibs close"
             )
-            _thread.start_new_thread(_suppressed, (start,))
+            _thread.start_new_thread(_suppress_errors, (start,))
         except RuntimeError:
             return False
         return True
 
 
-def _suppressed(work: Callable[[], object]) -> None:
+def _suppress_errors(work: Callable[[], object]) -> None:
     with contextlib.suppress(Exception):
         work()
 
@@ -158,10 +158,10 @@ class Body:
     is_stopped = False
 
     def stop(self) -> None:
-        """Nothing: a thread cannot be stopped."""
+        """Do nothing: a thread cannot be stopped."""
 
     def leave(self, error: BaseException | None) -> bool:
-        """False: we never ended it."""
+        """Return False if we never ended it."""
         return False
 
     def resume(self) -> None:
@@ -205,16 +205,16 @@ class Flight:
 
     @property
     def is_open(self) -> bool:
-        """True: there is still something to join."""
+        """Return True if there is still something to join."""
         return not self._is_done and monotonic() < self._deadline
 
     @property
     def is_orphaned(self) -> bool:
-        """False: a thread needs no event loop."""
+        """Return False if a thread needs no event loop."""
         return False
 
     def join(self) -> Any:
-        """The result, or the error. UsageError: the flight waits for this caller.
+        """Return the result, or the error. UsageError: the flight waits for this caller.
 
         TimeoutError: its load takes too long. It cannot be stopped; the next caller loads again.
         """
@@ -222,7 +222,7 @@ class Flight:
             # Without a call between them: no other thread has run, and no signal handler raised.
             self._has_begun = True
             try:
-                return self._do()
+                return self._do_flight()
             except BaseException as error:
                 self._error = error
                 raise
@@ -239,7 +239,7 @@ class Flight:
         finally:
             mine.awaits = None
 
-    def _do(self) -> Any:
+    def _do_flight(self) -> Any:
         outer, _here.flight = _here.flight, self
         try:
             if outer is not None:
@@ -281,16 +281,16 @@ class Flight:
         self._wake_all()
 
     def cancel(self) -> None:
-        """Nothing: a thread cannot be ended from outside."""
+        """Do nothing: a thread cannot be ended from outside."""
 
 
 def current_flight() -> Flight | None:
-    """The flight whose work this is."""
+    """Return the flight whose work this is."""
     return _here.flight
 
 
 def is_cancellation(error: BaseException) -> bool:
-    """True: the thread is interrupted, not only what it called."""
+    """Return True if the thread is interrupted, not only what it called."""
     return not isinstance(error, Exception)
 
 
@@ -298,11 +298,11 @@ class ContinuedCalls:
     """Calls as they are: a thread cannot be cancelled."""
 
     def run(self, work: Callable[[Callable[[], None]], Any], failed: Callable[[Any], None]) -> Any:
-        """What *work* returns or raises."""
+        """Return what *work* returns or raises."""
         return work(_do_nothing)
 
     def finish(self, seconds: float) -> None:
-        """Nothing: the caller of each call waits for it."""
+        """Do nothing: the caller of each call waits for it."""
 
 
 def _do_nothing() -> None:
@@ -337,7 +337,7 @@ class BackgroundTasks:
         return True
 
     def stop(self) -> None:
-        """Nothing: threads end by themselves."""
+        """Do nothing: threads end by themselves."""
 
 
 class _BackgroundTask:
@@ -348,7 +348,7 @@ class _BackgroundTask:
 
     def run(self) -> None:
         """Do it."""
-        _suppressed(self._work)
+        _suppress_errors(self._work)
 
 
 class WorkQueue:
@@ -410,7 +410,7 @@ class Coalescer:
 
 
 def within(seconds: float, work: Callable[[], Any]) -> Any:
-    """What *work* returns, however long it takes: a thread cannot be stopped.
+    """Return what *work* returns, however long it takes: a thread cannot be stopped.
 
     But callers that wait for its flight wait no longer than *seconds*.
     """
@@ -425,7 +425,7 @@ def within(seconds: float, work: Callable[[], Any]) -> Any:
 
 
 def current_loop() -> object:
-    """What all work here depends on: nothing that could end before the process."""
+    """Return what all work here depends on: nothing that could end before the process."""
     return threading
 
 
@@ -440,12 +440,12 @@ def off_loop(work: Callable[..., Any], *args: Any) -> Any:
 
 
 def must_await(result: Q) -> Q:
-    """*result*: with threads there is nothing to forget."""
+    """Return *result*: with threads there is nothing to forget."""
     return result
 
 
 def check_function(function: Callable[..., Any]) -> None:
-    """UsageError: a decorator cannot wrap *function*."""
+    """Raise UsageError if a decorator cannot wrap *function*."""
     if (
         not callable(function)
         or type(function) is staticmethod
@@ -459,7 +459,7 @@ def check_function(function: Callable[..., Any]) -> None:
 
 
 def mark_coroutine(kind: type[Q]) -> type[Q]:
-    """The class as it is: calling its objects gives results."""
+    """Return the class as it is: calling its objects gives results."""
     return kind
 
 

@@ -18,7 +18,7 @@ class OpenClaim(Protocol):
 
     @property
     def name(self) -> str:
-        """What events call its key."""
+        """Return what events call its key."""
         ...
 
     def leak(self, cause: str) -> None:
@@ -62,7 +62,7 @@ def clear_current_claims() -> int:
     Returns:
         How many there were.
     """
-    me = _whoami()
+    me = _current_owner()
     mine = [claim for claim, by in _open_here() if by == me]
     for claim in mine:
         claim.leak("cleared")
@@ -72,7 +72,7 @@ def clear_current_claims() -> int:
 def opened(claim: OpenClaim) -> None:
     """*claim* is open from now on."""
     _everywhere.add(id(claim))
-    mine = _Opened(weakref.ref(claim), _whoami())
+    mine = _Opened(weakref.ref(claim), _current_owner())
     before = _here.get()
     _here.set((*filter(_is_open, before), mine) if before else (mine,))
 
@@ -92,8 +92,8 @@ def _is_open(opened: _Opened) -> bool:
     return claim is not None and id(claim) in _everywhere
 
 
-def _whoami() -> int:
-    """This task, or else this thread."""
+def _current_owner() -> int:
+    """Return this task, or else this thread."""
     try:
         task = asyncio.current_task()
     except RuntimeError:

@@ -25,7 +25,7 @@ _UNITS = ((172_800, 86_400, "d", 3600, "h"), (3600, 3600, "h", 60, "min"), (60, 
 
 
 def duration_text(seconds: float) -> str:
-    """*seconds* as people say it, rounded up: `4.2 s`, `13 min 20 s`, `2 h`, `3 d 4 h`."""
+    """Return *seconds* as people say it, rounded up: `4.2 s`, `13 min 20 s`, `2 h`, `3 d 4 h`."""
     for least, unit, name, part, parts in _UNITS:
         if seconds >= least - 0.05:
             whole = math.ceil(seconds / part - 0.05) * part

@@ -24,7 +24,7 @@ Kind = Literal[
     "hit", "local_hit", "stale", "miss", "loaded", "waited", "reelected", "degraded",
     "rejected_write", "poison", "invalidated",
     "elected", "resigned", "deposed",
-    "fired", "finished", "failed", "missed", "clock_skew",
+    "started", "finished", "failed", "missed", "clock_skew",
     "passed", "throttled",
     "followed", "interrupted",
 ]  # fmt: skip
@@ -35,7 +35,8 @@ KINDS: frozenset[Kind] = frozenset(get_args(Kind))
 Listener = Callable[["Event"], object]
 
 Quantity = Literal["wait", "hold", "load", "run", "delay", "outage"]
-"""What is measured in seconds. wait: for other holders or loads. delay: from a fire to its run."""
+"""What is measured in seconds. wait: for other holders or loads. delay: from when a run
+was due until it began."""
 
 
 class Measure(NamedTuple):
@@ -89,7 +90,7 @@ MEASURES: dict[Kind, Measure] = {
     "elected": Measure(INFO, "waited", answered=None, grants=True, is_long=True),
     "resigned": Measure(INFO, "held", is_long=True),
     "deposed": Measure(WARNING, "held", is_long=True),
-    "fired": Measure(INFO, "delay", "delay", answered=None, grants=True, is_long=True),
+    "started": Measure(INFO, "delay", "delay", answered=None, grants=True, is_long=True),
     "finished": Measure(INFO, "took", "run"),
     "failed": Measure(WARNING, "took", "run"),
     "missed": Measure(WARNING),
@@ -103,12 +104,12 @@ MEASURES: dict[Kind, Measure] = {
 
 
 def duration_of(event: "Event") -> float | None:
-    """Its duration in seconds. None: such an event has none, or it is not known."""
+    """Return its duration in seconds. None: such an event has none, or it is not known."""
     return getattr(event, MEASURES[event.kind].field, None)
 
 
 def has_answered(kind: Kind, *, guarded: bool | None) -> bool:
-    """Whether such an event shows that Redis has answered."""
+    """Return whether such an event shows that Redis has answered."""
     answered = MEASURES[kind].answered
     return bool(guarded if answered is None else answered)
 
@@ -149,7 +150,7 @@ class Span(Protocol):
 
     @property
     def origin(self) -> object:
-        """What spans elsewhere can be linked to; see `SpanListener.origin`."""
+        """Return what spans elsewhere can be linked to; see `SpanListener.origin`."""
         ...
 
     def waited(self, seconds: float) -> None:
@@ -170,7 +171,7 @@ class SpanListener(Protocol):
 
     @property
     def makes_spans(self) -> bool:
-        """Whether it makes spans at present; if not, nothing else is called."""
+        """Return whether it makes spans at present; if not, nothing else is called."""
         ...
 
     def __call__(self, event: "Event") -> object:
@@ -202,9 +203,9 @@ class Event:
     at: float
     """Wall-clock seconds since the epoch."""
     guarded: bool | None = None
-    """acquired, claimed, released, detached, resumed, elected, fired, passed: False when the store
-    was out and the policy let it through. outage: True when the call was refused, as the policy
-    "closed" says."""
+    """acquired, claimed, released, detached, resumed, elected, started, passed: False when the
+    store was out and the policy let it through. outage: True when the call was refused, as the
+    policy "closed" says."""
     waited: float | None = None
     """acquired, busy, passed, waited, claimed, resumed, replayed, duplicate, elected: seconds spent
     waiting for others."""
@@ -219,7 +220,7 @@ class Event:
     source: Source | None = None
     """duplicate, replayed, mismatch: "table" where the database of `within` has answered."""
     fence: int | None = None
-    """acquired, resumed, elected, resigned, deposed, fired: the fence, where one was asked for."""
+    """acquired, resumed, elected, resigned, deposed, started: the fence, if one was asked for."""
     cause: str | None = None
     """outage, lost, leaked, degraded, rejected_write, failed, clock_skew: why, as a code that does
     not change: "silent", "refused" … recovered: what the outage began with. completed: "expired",
@@ -233,6 +234,6 @@ class Event:
     """loaded, degraded: seconds that the load took. finished, failed: that a scheduled function
     ran."""
     delay: float | None = None
-    """fired: seconds after its scheduled time."""
+    """started: seconds after its scheduled time."""
     count: int | None = None
-    """missed: how many fires were not run. interrupted: how many items were received."""
+    """missed: how many runs did not take place. interrupted: how many items were received."""

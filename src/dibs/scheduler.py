@@ -32,13 +32,13 @@ def main(arguments: list[str] | None = None) -> int:
     if not logging.getLogger().handlers:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
-        return _run(load(args.target), args.drain)
+        return _run_until_signal(load(args.target), args.drain)
     except UsageError as error:
         parser.error(str(error))
 
 
 def load(target: str) -> Dibs | AsyncDibs:
-    """The object that *target* names. UsageError: there is none."""
+    """Return the object that *target* names. Raises UsageError if there is none."""
     module, colon, name = target.partition(":")
     if not colon or not module or not name:
         raise UsageError(f"{target!r} is not of the form package.module:name")
@@ -57,7 +57,7 @@ def load(target: str) -> Dibs | AsyncDibs:
     return value
 
 
-def _run(dibs: Dibs | AsyncDibs, drain: float) -> int:
+def _run_until_signal(dibs: Dibs | AsyncDibs, drain: float) -> int:
     if isinstance(dibs, AsyncDibs):
         asyncio.run(_run_tasks(dibs, drain))
     else:
@@ -69,7 +69,7 @@ def _run(dibs: Dibs | AsyncDibs, drain: float) -> int:
 async def _run_tasks(dibs: AsyncDibs, drain: float) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
-    _on_signals(lambda: loop.call_soon_threadsafe(stopped.set))  # first: a fire may be due now
+    _on_signals(lambda: loop.call_soon_threadsafe(stopped.set))  # first: a run may be due now
     async with dibs, dibs.scheduler(drain=drain):
         await stopped.wait()
 
@@ -77,7 +77,7 @@ async def _run_tasks(dibs: AsyncDibs, drain: float) -> None:
 def _run_threads(dibs: Dibs, drain: float) -> None:
     # Its `put` may be called by a signal handler, in the middle of `get`.
     stopped: queue.SimpleQueue[bool] = queue.SimpleQueue()
-    _on_signals(lambda: stopped.put(True))  # first: a fire may be due now
+    _on_signals(lambda: stopped.put(True))  # first: a run may be due now
     with dibs, dibs.scheduler(drain=drain):
         stopped.get()
 

@@ -122,11 +122,11 @@ def test_a_permit_that_is_continued_twice_is_continued_once(server: Server) -> N
 
 
 def test_the_record_of_a_schedule_never_moves_back(server: Server) -> None:
-    """A machine that was stopped records its fire when later ones are over."""
+    """A machine that was stopped records its run when later ones are over."""
     script = Script(server, "schedule_record")
     now = script.now_us() // 1000
-    for fire in (now, now - MINUTE):
-        script(["last", "records", "lease"], fire, "host:1", MINUTE, MINUTE, "", 0)
+    for run in (now, now - MINUTE):
+        script(["last", "records", "lease"], run, "host:1", MINUTE, MINUTE, "", 0)
         assert script.client.get("last").startswith(b"%d " % now)
 
 
@@ -567,21 +567,21 @@ def test_what_was_done_is_left_for_its_time(server: Server) -> None:
     assert script(["key"], LEASE, b"done", MINUTE) == 1 and lives(script)
 
 
-def test_the_last_fires_are_kept(server: Server) -> None:
+def test_the_last_runs_are_kept(server: Server) -> None:
     """Fifty of them, each once; a wrong clock is overruled."""
     script = Script(server, "schedule_record")
     look = Script(server, "schedule_look")
     now = script.now_us() // 1000
 
-    def record(fire: int) -> int:
-        return script(["last", "records", "lease"], fire, "host:1", MINUTE, MINUTE, "", 0)
+    def record(run: int) -> int:
+        return script(["last", "records", "lease"], run, "host:1", MINUTE, MINUTE, "", 0)
 
     assert look(["last"])[0] is None and now <= look(["last"])[1] <= script.now_us() // 1000
-    fires = range(now - 60_000, now - 60_000 + 55)
-    for fire in [fire for fire in fires for _ in range(2)]:  # each is repeated
-        assert record(fire) == 0
-    assert look(["last"])[0] == b"%d host:1" % fires[-1]
-    kept = [b"%d host:1" % fire for fire in fires[-50:]]
+    runs = range(now - 60_000, now - 60_000 + 55)
+    for run in [run for run in runs for _ in range(2)]:  # each is repeated
+        assert record(run) == 0
+    assert look(["last"])[0] == b"%d host:1" % runs[-1]
+    kept = [b"%d host:1" % run for run in runs[-50:]]
     assert script.client.zrange("records", 0, -1) == kept
     assert lives(script, "last") and lives(script, "records")
     record(now + 10 * MINUTE)
@@ -593,13 +593,13 @@ def test_the_last_fires_are_kept(server: Server) -> None:
         assert look(["last"])[0] == b"%d host:1" % now
 
 
-def test_the_lease_of_a_fire_ends_with_its_record(server: Server) -> None:
-    """It is deleted, or stays for a time. Another's is not touched, and the fire is recorded."""
+def test_the_lease_of_a_run_ends_with_its_record(server: Server) -> None:
+    """It is deleted, or stays for a time. Another's is not touched, and the run is recorded."""
     script = Script(server, "schedule_record")
     now = script.now_us() // 1000
 
-    def record(fire: int, stays: int) -> int:
-        facts = (fire, "host:1", MINUTE, MINUTE, LEASE, stays)
+    def record(run: int, stays: int) -> int:
+        facts = (run, "host:1", MINUTE, MINUTE, LEASE, stays)
         return script(["last", "records", "lease"], *facts)
 
     script.client.set("lease", OTHER, px=MINUTE)

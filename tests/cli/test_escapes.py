@@ -29,8 +29,8 @@ def hostile(valkey: Server) -> Server:
         client.set(b"c:" + data, token + claim, px=900_000)
         done = b"dibs1 done " + token + b" " + word + b" 9b1e" + b"0" * 28 + b"\n"
         client.set(b"d:" + data, done, px=900_000)
-        fire = TIME + b" h" + word + b" failed:X" + word + b" " + TIME + b" 12"
-        client.set(b"scheduled-last:" + data, fire)
+        run = TIME + b" h" + word + b" failed:X" + word + b" " + TIME + b" 12"
+        client.set(b"scheduled-last:" + data, run)
         client.zadd(b"p:" + data, {token + b"@" + data: 1e13})
         client.set(b"f:" + data, b"x" + data, px=900_000)
     return valkey

@@ -123,7 +123,7 @@ def test_the_fields_of_json_are_these(shop: Shop) -> None:
     found = {entry["key"]: entry for entry in done.json["entries"]}
     assert set(found["job:nightly"]) == {
         "key", "kind", "state", "remaining", "holder", "age", "size", "token_hint", "note",
-        "fence", "permits", "taken", "loading", "took", "of", "fires", "due", "waiters",
+        "fence", "permits", "taken", "loading", "took", "of", "runs", "due", "waiters",
         "worker", "used",
     }  # fmt: skip
     assert 500 < found["job:nightly"]["remaining"] <= 600

@@ -35,17 +35,17 @@ def test_a_key_that_nobody_holds_is_not_found(shop: Shop) -> None:
 
 
 def test_a_schedule_that_has_not_run_yet_is_told_from_one_that_has(shop: Shop) -> None:
-    """Did it run last night? The exit code is 1 until a fire is over."""
+    """Did it run last night? The exit code is 1 until a run is over."""
     args = ("peek", "scheduled-last:nightly", "--namespace", "shop:")
     with Redis.from_url(shop.url) as raw:
         raw.set("shop:scheduled-last:nightly", "1794484800000 web-1:77 new", ex=3600)
         text, found = run(shop.url, *args), run(shop.url, *args, "--json")
         raw.set("shop:scheduled-last:nightly", "1794484800000 web-1:77", ex=3600)
         over = run(shop.url, *args)
-    assert text.code == 1 and "schedule, new" in text.out and "No fire is over yet" in text.out
+    assert text.code == 1 and "schedule, new" in text.out and "No run is over yet" in text.out
     assert found.code == 1 and found.json["found"] is True
     assert found.json["entry"]["state"] == "new" and found.json["entry"]["age"] is None
-    assert over.code == 0 and "The last fire that is over" in over.out
+    assert over.code == 0 and "The last run that is over" in over.out
 
 
 def test_json_has_the_fields_of_ls(shop: Shop) -> None:

@@ -109,7 +109,7 @@ def test_a_holder_that_is_stopped_is_named(shop: Shop, spawn: Callable[..., Chil
     child.thaw()
 
 
-def test_a_fire_that_failed_says_what_becomes_of_it(valkey: Server) -> None:
+def test_a_run_that_failed_says_what_becomes_of_it(valkey: Server) -> None:
     """And where its traceback is; the record is not held, and does not become free."""
     failed = threading.Event()
     with Dibs(valkey.url, namespace="shop:", budget=5) as dibs:
@@ -122,7 +122,7 @@ def test_a_fire_that_failed_says_what_becomes_of_it(valkey: Server) -> None:
         with dibs.scheduler():
             assert failed.wait(60)
     said = run(valkey.url, "why", "report:nightly", "--namespace", "shop:").out
-    assert "failed (ValueError) after" in said and "is not run again" in said
+    assert "failed (ValueError) after" in said and "is not repeated" in said
     assert f"the log of {socket.gethostname()}:{os.getpid()}" in said
     assert "left" not in said and "disk full" not in said
 
@@ -157,7 +157,7 @@ def test_a_lease_without_a_fence_says_that_its_beginning_is_not_known(shop: Shop
 
 
 def test_a_schedule_says_when_it_is_due(valkey: Server) -> None:
-    """By what is stored: how long the record of its last fire is kept."""
+    """By what is stored: how long the record of its last run is kept."""
     ran = threading.Event()
     with Dibs(valkey.url, namespace="shop:", budget=5) as dibs:
 
@@ -233,11 +233,11 @@ def test_what_a_schedule_has_run_is_shown(shop: Shop) -> None:
     client.set("shop:scheduled-last:nightly", last)
     first = "1700000000000 web-2:9 finished 1700000000000 4200"
     records = {first: 1700000000000, last: 1700000060000}
-    client.zadd("shop:fires:{shop:scheduled-last:nightly}", records)
+    client.zadd("shop:runs:{shop:scheduled-last:nightly}", records)
     said = run(shop.url, "why", "nightly").out
     assert "2023-11-14 22:14:20Z: failed (ValueError) after 0.2 s on web-1:7, 3.0 s late" in said
     assert "2023-11-14 22:13:20Z: finished in 4.2 s on web-2:9" in said
-    client.zadd("shop:fires:{shop:scheduled-last:nightly}", {f"1700000120000 {first[14:]}": 17e11})
+    client.zadd("shop:runs:{shop:scheduled-last:nightly}", {f"1700000120000 {first[14:]}": 17e11})
     assert (
         "1 of the 2 before it failed, the last one of 2023-11-14 22:14:20Z."
         in run(shop.url, "why", "nightly").out
@@ -246,14 +246,14 @@ def test_what_a_schedule_has_run_is_shown(shop: Shop) -> None:
     assert "failed (ValueError) after 0.2 s" in listed
 
 
-def test_the_next_fires_of_a_cron_expression_are_shown() -> None:
+def test_the_next_runs_of_a_cron_expression_are_shown() -> None:
     """In its time zone and in UTC; no server is asked."""
     done = run("", "schedule", "0 3 * * *", "--timezone", "Asia/Taipei", "--count", "2")
     assert done.code == 0 and len(done.lines) == 2 and done.err == "at 03:00\n"
     assert re.search(r"Z  in (\d+ h \d+ min|\d+ min|\d+ s)$", done.lines[0])
     assert all("03:00:00+08:00" in line and "19:00:00Z" in line for line in done.lines)
-    fires = run("", "schedule", "@daily", "--json").json["fires"]
-    assert len(fires) == 5 and all(fire.endswith("T00:00:00+00:00") for fire in fires)
+    runs = run("", "schedule", "@daily", "--json").json["runs"]
+    assert len(runs) == 5 and all(run.endswith("T00:00:00+00:00") for run in runs)
     assert run("", "schedule", "0 25 * * *").code == 2
     assert run("", "schedule", "0 3 * * *", "--timezone", "Mars/Base").code == 2
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dibs._internal_api import MOST_SHOWN, Fire, KeyInfo, Page, Permit
+from dibs._internal_api import MOST_SHOWN, KeyInfo, Page, Permit, ScheduledRun
 from dibs._key_texts import Alive
 from dibs.console.key_rows import (
     MOST_ROWS,
@@ -285,9 +285,9 @@ def test_who_waits_is_on_the_row_of_the_lease() -> None:
 
 def test_schedules_are_sorted_by_their_next_run() -> None:
     """Not by how long their record is kept; one that is overdue is the first."""
-    run = Fire(1.0, "web-1:7", "finished", 0.1, 3.2, 60.0)
+    run = ScheduledRun(1.0, "web-1:7", "finished", 0.1, 3.2, 60.0)
     late, soon = (
-        KeyInfo(f"scheduled-last:{name}", "schedule", "recorded", 9e6, fires=(run,), due=due)
+        KeyInfo(f"scheduled-last:{name}", "schedule", "recorded", 9e6, runs=(run,), due=due)
         for name, due in (("late", -120.0), ("soon", 300.0))
     )
     survey = swept(Page([soon, late], None), now=100.0)

@@ -703,7 +703,7 @@ def test_what_was_sent_behind_asking_is_sent_on_as_well() -> None:
     assert (again, on) == ([asked], [asked])
 
 
-def test_timers_may_fire_a_moment_early() -> None:
+def test_timers_may_run_a_moment_early() -> None:
     """Eight looks that come 5 % early are half of sixteen; a new limit is not used up at all."""
     limit = TimeLimit(BUDGET)
     assert limit.counted == 0

@@ -29,7 +29,7 @@ def at(text: str, zone: Any = UTC, fold: int = 0) -> int:
 
 
 def shown(rule: Cron, since: int, count: int) -> list[str]:
-    """The next fires, as the wall clock shows them, without the offset."""
+    """The next runs, as the wall clock shows them, without the offset."""
     found: list[str] = []
     for _ in range(count):
         since = rule.following(since)
@@ -45,18 +45,16 @@ def test_a_search_ends_on_the_night_of_a_clock_change(expression: str) -> None:
     """Chatham, 2027-04-04: 03:45 goes back to 02:45, and an hour begins twice in its middle."""
     rule = Cron(expression, CHATHAM)
     begin, end = at("2027-04-03T23:00:00", CHATHAM), at("2027-04-05T23:00:00", CHATHAM)
-    fire, fires = rule.following(begin), list[int]()
-    while fire < end:
-        assert len(fires) < 500 and fire > begin
-        fires.append(fire)
-        begin, fire = fire, rule.following(fire)
-    assert len(fires) == {"* 3 * * *": 165, "*/5 3 * * *": 33, "*/15 3 * * *": 11}.get(
-        expression, 2
-    )
+    run, runs = rule.following(begin), list[int]()
+    while run < end:
+        assert len(runs) < 500 and run > begin
+        runs.append(run)
+        begin, run = run, rule.following(run)
+    assert len(runs) == {"* 3 * * *": 165, "*/5 3 * * *": 33, "*/15 3 * * *": 11}.get(expression, 2)
 
 
 @pytest.mark.parametrize("zone", ZONES[1:], ids=str)
-def test_fires_around_a_clock_change_are_those_that_the_wall_clock_shows(zone: tzinfo) -> None:
+def test_runs_around_a_clock_change_are_those_that_the_wall_clock_shows(zone: tzinfo) -> None:
     """Compared minute by minute; `python -m tests.crons` does it in every zone."""
     numbers = random.Random(7)
     years = (2011, 2013) if zone is APIA else (2026, 2028)
@@ -64,8 +62,8 @@ def test_fires_around_a_clock_change_are_those_that_the_wall_clock_shows(zone: t
         assert differences(zone, change, numbers, 4) == []
 
 
-def test_in_utc_another_library_finds_the_same_fires() -> None:
-    """Random expressions, five fires of each."""
+def test_in_utc_another_library_finds_the_same_runs() -> None:
+    """Random expressions, five runs of each."""
     compared, different = against_croniter(random.Random(7), 60)
     assert compared > 20 and different == []
 
@@ -76,7 +74,7 @@ def test_in_utc_another_library_finds_the_same_fires() -> None:
 @example("15 1-3 * * *", LORD_HOWE, at("2026-04-05T01:45:00", LORD_HOWE, fold=1))
 @example("*/5 3 * * *", CHATHAM, at("2027-04-04T03:10:00", CHATHAM, fold=1))
 def test_latest_and_following_agree(expression: str, zone: Any, now: int) -> None:
-    """At any time, and with any clock changes of the zone: one order of the same fires."""
+    """At any time, and with any clock changes of the zone: one order of the same runs."""
     rule = Cron(expression, zone)
     latest = rule.latest(now)
     assert latest <= now < rule.following(latest)
@@ -84,20 +82,20 @@ def test_latest_and_following_agree(expression: str, zone: Any, now: int) -> Non
     assert rule.following(latest) == rule.following(now)
 
 
-def test_a_fire_in_an_hour_that_is_left_out_comes_right_after_it() -> None:
-    """Spring in Berlin: there is no 02:30 on that day; the fire is not lost."""
+def test_a_run_in_an_hour_that_is_left_out_comes_right_after_it() -> None:
+    """Spring in Berlin: there is no 02:30 on that day; the run is not lost."""
     for expression in ("30 2 * * *", "0 30 2 * * *", "0,30 2 * * *"):
         rule = Cron(expression, BERLIN)
-        fire = rule.following(at("2026-03-28T03:00:00", BERLIN))
-        assert fire == at("2026-03-29T03:00:00", BERLIN)
-        assert rule.following(fire) > at("2026-03-30T01:59:00", BERLIN)
+        run = rule.following(at("2026-03-28T03:00:00", BERLIN))
+        assert run == at("2026-03-29T03:00:00", BERLIN)
+        assert rule.following(run) > at("2026-03-30T01:59:00", BERLIN)
     assert shown(Cron("30 2 * * *", APIA), at("2011-12-29T12:00:00", APIA), 2) == [
         "2011-12-31 00:00:00", "2011-12-31 02:30:00",
     ]  # fmt: skip
 
 
-def test_a_fire_in_an_hour_that_comes_twice_comes_once() -> None:
-    """Autumn in Berlin: 02:30 the first time. Frequent fires come in both hours."""
+def test_a_run_in_an_hour_that_comes_twice_comes_once() -> None:
+    """Autumn in Berlin: 02:30 the first time. Frequent runs come in both hours."""
     daily = Cron("30 2 * * *", BERLIN)
     first = daily.following(at("2026-10-25T00:00:00", BERLIN))
     assert first == at("2026-10-25T02:30:00", BERLIN, fold=0)
@@ -112,7 +110,7 @@ def test_a_fire_in_an_hour_that_comes_twice_comes_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "fires"),
+    ("expression", "runs"),
     [
         ("0 10-10/2 * * *", ["2026-01-01 10:00:00", "2026-01-02 10:00:00"]),
         ("0 10/6 * * *", ["2026-01-01 10:00:00", "2026-01-01 16:00:00", "2026-01-01 22:00:00"]),
@@ -133,14 +131,14 @@ def test_a_fire_in_an_hour_that_comes_twice_comes_once() -> None:
         ("0 0 29 2 *", ["2028-02-29 00:00:00", "2032-02-29 00:00:00"]),
     ],
 )
-def test_fields_are_read_as_in_crontab(expression: str, fires: list[str] | None) -> None:
+def test_fields_are_read_as_in_crontab(expression: str, runs: list[str] | None) -> None:
     """Lists, ranges, steps, names; a range of one value with a step is that value."""
     since = at("2026-01-01T00:00:00") - 1
-    if fires is None:
+    if runs is None:
         with pytest.raises(UsageError, match="'SAT-SUN' is no day of the week"):
             Cron(expression, UTC)
         return
-    assert shown(Cron(expression, UTC), since, len(fires)) == fires
+    assert shown(Cron(expression, UTC), since, len(runs)) == runs
 
 
 @pytest.mark.parametrize("name", [*NAMED, "@Daily", " @weekly "])
@@ -176,8 +174,8 @@ def test_usual_expressions_have_a_name(name: str) -> None:
         ("- * * * *", "is no minute"),
         ("*-5 * * * *", "is no minute"),
         ("0 3 L/2 * *", "'L/2' is no day of the month"),
-        ("0 0 30 2 *", "never fires"),
-        ("0 0 31 4,6 *", "never fires"),
+        ("0 0 30 2 *", "is never due"),
+        ("0 0 31 4,6 *", "is never due"),
         (5, "a text such as .* not 5; an interval is every="),
         (b"0 3 * * *", "a text such as"),
     ],
@@ -208,8 +206,8 @@ def test_counting_has_an_end() -> None:
     assert rule.count(at("2026-01-01T00:00:00"), at("2026-01-01T00:05:00")) == 5
 
 
-def test_a_rare_expression_has_a_latest_fire_or_none() -> None:
-    """The fifth Monday of a February: fires are decades apart."""
+def test_a_rare_expression_has_a_latest_run_or_none() -> None:
+    """The fifth Monday of a February: runs are decades apart."""
     rule = Cron("0 0 * 2 MON#5", UTC)
     assert rule.latest(at("2026-01-01T00:00:00")) == at("2016-02-29T00:00:00")
     assert rule.following(at("2026-01-01T00:00:00")) == at("2044-02-29T00:00:00")
@@ -252,6 +250,6 @@ class MidnightZone(tzinfo):
 
 
 def test_a_change_of_the_clock_at_midnight_utc_is_no_second_early() -> None:
-    """0:30 does not exist on that day: it fires at the change, not before it."""
+    """0:30 does not exist on that day: it runs at the change, not before it."""
     rule = Cron("30 0 * * *", MidnightZone())
     assert rule.following(at("2026-03-28T12:00Z")) == at("2026-03-29T00:00Z")

@@ -19,7 +19,7 @@ from dibs._core.claim import (
     complete_request,
     done_record,
     first_write,
-    is_fire_over,
+    is_run_over,
     left_by,
     next_write,
     no_room,
@@ -50,7 +50,7 @@ CLAIM = running_record(TOKEN, b"-", 1_731_640_000.0)
 OTHER = running_record(b"77-1@web-2:9", b"-", 1_731_640_000.0)
 
 HOWS = st.sampled_from(["returned", "raised", "cancelled", "released", "handed_over"])
-WORKS = st.sampled_from(["submission", "job", "fire"])
+WORKS = st.sampled_from(["submission", "job", "run"])
 AFTER = st.sampled_from(["release", "hold", "replay"])
 ON_ERROR = st.sampled_from(["release", "hold"])
 
@@ -85,7 +85,7 @@ def test_what_a_submission_leaves(
 def test_what_work_leaves(
     how: Any, after: Any, on_error: Any, has_result: bool, work: Any, lost: bool
 ) -> None:
-    """A job or a fire whose lease was lost is never done; a result is never made up."""
+    """A job or a run whose lease was lost is never done; a result is never made up."""
     left = left_by(how, after, on_error, has_result=has_result, work=work, lost=lost)
     assert (left == "untouched") is (how == "handed_over")
     if work != "submission" and lost:
@@ -95,9 +95,9 @@ def test_what_work_leaves(
 
 
 @given(HOWS, st.booleans())
-def test_when_a_fire_is_over(how: Any, lost: bool) -> None:
+def test_when_a_run_is_over(how: Any, lost: bool) -> None:
     """It returned or raised under its lease; else another machine runs it."""
-    assert is_fire_over(how, lost=lost) is (how in ("returned", "raised") and not lost)
+    assert is_run_over(how, lost=lost) is (how in ("returned", "raised") and not lost)
 
 
 # ---- how it is written

@@ -151,7 +151,7 @@ def test_a_string_is_told_by_its_key_and_its_beginning(
 
 
 def test_the_first_record_of_a_schedule_is_no_run() -> None:
-    """Written at the start of a new schedule: it has no age, for no fire was run."""
+    """Written at the start of a new schedule: it has no age, for no run was executed."""
     found = seen("scheduled-last:nightly", b"1799999990000 web-1:77 new")
     assert (found.kind, found.state, found.holder) == ("schedule", "new", "web-1:77")
     assert found.age is None

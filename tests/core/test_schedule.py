@@ -1,4 +1,4 @@
-"""When a function is due, and what happens to fires that were not run: pure."""
+"""When a function is due, and what happens to Runs that were missed: pure."""
 
 import inspect
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from dibs._core.schedule import (
     KEPT_MS,
     MOST_AHEAD_MS,
     Cron,
-    FireRule,
+    DueRule,
     Interval,
     Look,
     ScheduleOptions,
@@ -27,7 +27,7 @@ from dibs._core.schedule import (
     is_apart,
     kept_ms,
     lease_name,
-    next_fires,
+    next_runs,
     next_step,
     offset_text,
     pause,
@@ -35,7 +35,7 @@ from dibs._core.schedule import (
     read_last,
     read_look,
     records_key,
-    takes_fire,
+    takes_run,
 )
 
 SETTINGS = Settings(namespace="", on_outage="open")
@@ -55,7 +55,7 @@ def at(text: str, zone: Any = UTC, fold: int = 0) -> int:
 
 @given(st.integers(1, 10_000), MOMENTS, st.integers(0, 10**9))
 def test_an_interval_is_counted_from_the_epoch(every: int, now: int, further: int) -> None:
-    """Two machines that were started at different times agree on every fire."""
+    """Two machines that were started at different times agree on every run."""
     rule = Interval(every)
     latest = rule.latest(now)
     assert latest <= now < rule.following(now) and latest % (every * 1000) == 0
@@ -100,21 +100,21 @@ def test_a_schedule_that_makes_no_sense_is_refused(cron: Any, options: Any, word
         ScheduleOptions(SETTINGS, key="k", **options).rule(cron)
 
 
-def test_a_function_may_ask_for_its_fire_and_for_nothing_else() -> None:
+def test_a_function_may_ask_for_its_run_and_for_nothing_else() -> None:
     """What it needs beside must have a default."""
 
     def plain(limit: int = 3, *rest: int, **more: int) -> None: ...
-    def with_fire(fire: object, limit: int = 3) -> None: ...
+    def with_run(run: object, limit: int = 3) -> None: ...
     def asking(user_id: str) -> None: ...
 
-    assert not _takes_fire(plain)
-    assert _takes_fire(with_fire)
+    assert not _takes_run(plain)
+    assert _takes_run(with_run)
     with pytest.raises(UsageError, match="user_id"):
-        _takes_fire(asking)
+        _takes_run(asking)
 
 
-def _takes_fire(function: Any) -> bool:
-    return takes_fire(list(inspect.signature(function).parameters.values()))
+def _takes_run(function: Any) -> bool:
+    return takes_run(list(inspect.signature(function).parameters.values()))
 
 
 # -------------------------------------------------------------------------------- what to do now
@@ -123,13 +123,13 @@ HOURLY = Interval(3600)
 NOON = at("2026-11-15T12:00:00")
 
 
-def test_nothing_is_due_until_the_next_fire() -> None:
-    """The last fire is over: look again at the next one."""
+def test_nothing_is_due_until_the_next_run() -> None:
+    """The last run is over: look again at the next one."""
     step = next_step(HOURLY, NOON, NOON + 5 * MINUTE, "once", None)
     assert step.run is step.skip is None and step.look_at == NOON + HOUR
 
 
-def test_a_fire_that_is_due_is_run() -> None:
+def test_a_run_that_is_due_is_run() -> None:
     """By its scheduled time, however late this machine looks."""
     for late in (0, 1, GRACE_MS, 59 * MINUTE):
         step = next_step(HOURLY, NOON - HOUR, NOON + late, "once", None)
@@ -137,18 +137,18 @@ def test_a_fire_that_is_due_is_run() -> None:
 
 
 def test_a_clock_that_is_behind_sees_that_it_was_done() -> None:
-    """Another machine, whose clock is ahead, has run later fires: nothing, until after them."""
+    """Another machine, whose clock is ahead, has run later runs: nothing, until after them."""
     step = next_step(HOURLY, NOON + HOUR, NOON + 59 * MINUTE, "once", None)
     assert step.run is None and step.look_at == NOON + 2 * HOUR
 
 
-def test_of_several_missed_fires_the_last_one_is_run_late() -> None:
+def test_of_several_missed_runs_the_last_one_is_run_late() -> None:
     """missed="once": it replaces all of them, and the others are counted."""
     step = next_step(HOURLY, NOON - 5 * HOUR, NOON + 20 * MINUTE, "once", None)
     assert step.run == NOON and step.missed == 4
 
 
-def test_missed_fires_can_be_skipped() -> None:
+def test_missed_runs_can_be_skipped() -> None:
     """missed="skip": more than a minute late is too late; less is not missed."""
     step = next_step(HOURLY, NOON - 5 * HOUR, NOON + GRACE_MS + 1, "skip", None)
     assert step.skip == NOON and step.run is None and step.missed == 5
@@ -156,7 +156,7 @@ def test_missed_fires_can_be_skipped() -> None:
     assert step.run == NOON and step.missed == 4
 
 
-def test_a_fire_that_is_taken_over_is_not_missed() -> None:
+def test_a_run_that_is_taken_over_is_not_missed() -> None:
     """A machine that has waited since it was due runs it after a crash, however long the first one
     worked."""
     step = next_step(HOURLY, NOON - HOUR, NOON + 50 * MINUTE, "skip", NOON)
@@ -170,8 +170,8 @@ def test_a_fire_that_is_taken_over_is_not_missed() -> None:
     st.lists(st.integers(0, 400_000), min_size=1, max_size=30),
     st.sampled_from(["once", "skip"]),
 )
-def test_every_fire_is_over_once_in_order(rule: FireRule, pauses: list[int], missed: Any) -> None:
-    """Over any history of looks: fires grow, each is run, or counted as missed, exactly once."""
+def test_every_run_is_over_once_in_order(rule: DueRule, pauses: list[int], missed: Any) -> None:
+    """Over any history of looks: runs grow, each is run, or counted as missed, exactly once."""
     start = now = last = rule.latest(NOON)
     runs: list[int] = []
     lost = 0
@@ -195,10 +195,10 @@ def test_every_fire_is_over_once_in_order(rule: FireRule, pauses: list[int], mis
     st.lists(st.tuples(st.integers(0, 4), st.integers(0, 20_000)), min_size=1, max_size=200),
     st.lists(st.integers(-15_000, 15_000), min_size=5, max_size=5),
 )
-def test_machines_whose_clocks_are_apart_run_each_fire_once(
+def test_machines_whose_clocks_are_apart_run_each_run_once(
     looks: list[tuple[int, int]], offsets: list[int]
 ) -> None:
-    """Five clocks up to 30 s apart and one record: no fire twice, in any order of looks."""
+    """Five clocks up to 30 s apart and one record: no run twice, in any order of looks."""
     rule, last, time = Interval(10), NOON, NOON
     runs: list[int] = []
     for machine, passed in looks:
@@ -223,10 +223,10 @@ def test_the_clock_is_looked_at_now_and_then() -> None:
 @pytest.mark.parametrize("namespace", ["", "shop:", "{shop}:", "a}b:"])
 @pytest.mark.parametrize("key", ["tick", "job:{42}", "tea }", "{a", "{}"])
 def test_all_keys_of_a_schedule_are_in_one_slot(namespace: str, key: str) -> None:
-    """The last fire, the records, the lease and its fence: scripts get several of them."""
+    """The last run, the records, the lease and its fence: scripts get several of them."""
     last = f"{namespace}scheduled-last:{key}".encode()
     lease = namespace.encode() + lease_name(last).encode()
-    records = records_key(f"{namespace}fires:".encode(), last)
+    records = records_key(f"{namespace}runs:".encode(), last)
     fence = companion_key(f"{namespace}fence:".encode(), lease)
     assert {slot_of(each) for each in (records, lease, fence)} == {slot_of(last)}
 
@@ -278,19 +278,19 @@ def test_a_record_of_a_wrong_clock_is_not_believed() -> None:
     assert plausible(None, NOON) is None
 
 
-def test_the_last_fire_is_remembered_past_the_next_one() -> None:
+def test_the_last_run_is_remembered_past_the_next_one() -> None:
     """By a month, however long the period."""
     assert kept_ms(HOURLY, NOON) == HOUR + KEPT_MS
     yearly = Cron("0 0 1 1 *", UTC)
     assert kept_ms(yearly, at("2026-01-01T00:00:00")) == 365 * 24 * HOUR + KEPT_MS
 
 
-def test_the_next_fires_of_an_expression() -> None:
+def test_the_next_runs_of_an_expression() -> None:
     """As many as are asked for, in the zone that is named."""
     noon = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp() * 1000)
     taipei = ZoneInfo("Asia/Taipei")
     expected = [datetime(2026, 3, day, 3, tzinfo=taipei) for day in (2, 3, 4)]
-    assert next_fires("0 3 * * *", "Asia/Taipei", noon, 3) == expected
-    assert next_fires("0 3 * * *", "UTC", noon, 0) == []
+    assert next_runs("0 3 * * *", "Asia/Taipei", noon, 3) == expected
+    assert next_runs("0 3 * * *", "UTC", noon, 0) == []
     with pytest.raises(UsageError):
-        next_fires("0 3 * * *", "Nowhere", noon, 1)
+        next_runs("0 3 * * *", "Nowhere", noon, 1)

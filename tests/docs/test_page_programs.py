@@ -479,6 +479,6 @@ def test_the_conditions_are_those_of_the_tests() -> None:
     """Each has a row."""
     from tests.conditions import CONDITIONS
 
-    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("## Conditions")[2]
+    page = (ROOT / "tests/README.md").read_text("utf-8").partition("## Conditions")[2]
     for condition in CONDITIONS:
         assert f"`{condition}`" in page

@@ -21,7 +21,7 @@ from .examining import examine, look
         (b"{shop}:scheduled-last:report", b"{shop}:"),
         (b"shop:fence:shop:scheduled:{shop:scheduled-last:report}", b"shop:"),
         (b"shop:scheduled:{shop:scheduled-last:report}", None),
-        (b"fires:{scheduled-last:report}", None),
+        (b"runs:{scheduled-last:report}", None),
         (b"user:42", None),
         (b"lock:user:42", None),
         (b"", None),

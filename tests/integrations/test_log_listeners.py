@@ -27,7 +27,7 @@ def test_what_needs_attention_is_a_warning() -> None:
     assert set(MEASURES) == KINDS
     for kind in ("outage", "lost", "late", "leaked", "failed", "missed", "rejected_write"):
         assert MEASURES[kind].level == logging.WARNING
-    for kind in ("recovered", "elected", "fired"):
+    for kind in ("recovered", "elected", "started"):
         assert MEASURES[kind].level == logging.INFO
     for kind in ("acquired", "released", "hit", "renewed", "busy", "duplicate"):
         assert MEASURES[kind].level == logging.DEBUG

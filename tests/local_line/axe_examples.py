@@ -1,4 +1,4 @@
-"""axe-core finds nothing on the pages of local-line: `make test-line-bots`.
+"""axe-core finds nothing on the pages of local-line: `pytest tests/local_line/axe_examples.py`.
 
 Not part of `make test`: it needs a registry of npm packages besides the one of Python's.
 """

@@ -1,4 +1,6 @@
-"""The smallest bot in Go, Ruby, PHP and Java, on its standard library: `make test-line-bots`.
+"""The smallest bot in Go, Ruby, PHP and Java, on its standard library.
+
+Run by `pytest` with the name of this file.
 
 Not part of `make test`: their compilers and interpreters take more room than everything else.
 """

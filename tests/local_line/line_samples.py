@@ -1,6 +1,6 @@
 """Requests that LINE accepts, with every field that its descriptions know; and spoilt ones.
 
-`line_rules.json` has the rules of those descriptions; `make line-rules` renews it.
+`line_rules.json` has the rules of those descriptions; `python tools/line_rules.py` renews it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Node bots on LINE's own SDK, `@line/bot-sdk`, and on `linebot` from npm: `make test-line-bots`.
+"""Node bots on LINE's own SDK, `@line/bot-sdk`, and on `linebot` from npm.
+
+Run by `pytest` with the name of this file.
 
 Not part of `make test`: it needs a registry of npm packages besides the one of Python's.
 """

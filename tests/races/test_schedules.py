@@ -11,26 +11,26 @@ import pytest
 from dibs import AsyncDibs, Event
 from dibs.scheduler import main
 from dibs.testing import Child, Server, aeventually, eventually
-from tests import fires
+from tests import scheduled_runs
 
 Spawn = Callable[..., Child]
 NOON = 1_731_412_800.0
 
 
-def test_machines_that_die_complete_each_fire_once(valkey: Server) -> None:
-    """Clocks apart, one machine after the other killed: no fire twice, none lost.
+def test_machines_that_die_complete_each_run_once(valkey: Server) -> None:
+    """Clocks apart, one machine after the other killed: no run twice, none lost.
 
-    `python -m tests.fires` does the same for some minutes, with clocks 30 s apart.
+    `python -m tests.scheduled_runs` does the same for some minutes, with clocks 30 s apart.
     """
-    verdict = fires.run(
+    verdict = scheduled_runs.run(
         valkey.url, 10, schedules=6, every=3, ttl=2.0, takes=0.5, seed=3, apart=2.0, count=3
     )
-    assert verdict.fires >= 6
+    assert verdict.runs >= 6
     assert verdict.is_right, verdict
 
 
 def machine(url: str, now: float, every: int, stuck: bool) -> None:
-    """Run a function whose fire is due *now*; *stuck*: and wait for a line before it ends."""
+    """Run a function whose run is due *now*; *stuck*: and wait for a line before it ends."""
     import time
 
     from dibs import Dibs
@@ -38,8 +38,8 @@ def machine(url: str, now: float, every: int, stuck: bool) -> None:
     with Dibs(url, budget=5) as dibs:
 
         @dibs.scheduled(every=every, key="work", ttl=1.5)
-        def work(fire) -> None:  # type: ignore[no-untyped-def]
-            print("begin", int(fire.at.timestamp()), fire.lease.fence, flush=True)
+        def work(run) -> None:  # type: ignore[no-untyped-def]
+            print("begin", int(run.at.timestamp()), run.lease.fence, flush=True)
             if stuck:
                 input()
             print("end", flush=True)
@@ -57,12 +57,12 @@ def begun(machine: Child) -> list[str]:
 
 
 def last(server: Server) -> float:
-    """The last fire that is over, in seconds."""
+    """The last run that is over, in seconds."""
     return int(server.client().get("scheduled-last:work").split()[0]) / 1000
 
 
-def test_a_fire_is_taken_over_from_a_machine_that_died(valkey: Server, spawn: Spawn) -> None:
-    """Within the same fire: after its short lease, and not at the next one, a day later."""
+def test_a_run_is_taken_over_from_a_machine_that_died(valkey: Server, spawn: Spawn) -> None:
+    """Within the same run: after its short lease, and not at the next one, a day later."""
     midnight = NOON - 12 * 3600
     valkey.client().set("scheduled-last:work", f"{midnight - 86400:.0f}000 web-1:1")
     first = spawn(machine, valkey.url, NOON, 86400, True)
@@ -79,7 +79,7 @@ def test_a_fire_is_taken_over_from_a_machine_that_died(valkey: Server, spawn: Sp
 def test_a_machine_that_was_stopped_does_not_undo_what_others_recorded(
     valkey: Server, spawn: Spawn
 ) -> None:
-    """It resumes when its fire was taken over: its own end is late, and moves nothing back."""
+    """It resumes when its run was taken over: its own end is late, and moves nothing back."""
     valkey.client().set("scheduled-last:work", f"{NOON - 60:.0f}000 web-1:1")
     first = spawn(machine, valkey.url, NOON, 60, True)
     assert begun(first)[0] == "begin"
@@ -95,7 +95,7 @@ def test_a_machine_that_was_stopped_does_not_undo_what_others_recorded(
 
 
 async def test_a_run_that_is_cancelled_at_the_end_is_taken_over_at_once(valkey: Server) -> None:
-    """After `drain` the function is cancelled and its fire released, though its lease is long."""
+    """After `drain` the function is cancelled and its run released, though its lease is long."""
     events: list[Event] = []
     ran: list[str] = []
     async with (
@@ -145,7 +145,7 @@ async def test_a_scheduler_ends_with_the_tasks_that_its_loop_cancels(valkey: Ser
         await aeventually(lambda: valkey.client().exists("scheduled-last:long"))
         clock[0] += 60
         scheduler.look()
-        await aeventually(lambda: "fired" in [event.kind for event in events])
+        await aeventually(lambda: "started" in [event.kind for event in events])
         for task in tasks:
             task.cancel()
         _, left = await asyncio.wait(tasks, timeout=60)
@@ -155,7 +155,7 @@ async def test_a_scheduler_ends_with_the_tasks_that_its_loop_cancels(valkey: Ser
 
 
 async def test_a_task_whose_lease_is_lost_is_cancelled(valkey: Server) -> None:
-    """Its fire is not recorded: another machine does it, from the beginning."""
+    """Its run is not recorded: another machine does it, from the beginning."""
     events: list[Event] = []
     ran: list[int] = []
     async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
@@ -231,7 +231,7 @@ import signal
 
 class Ending(logging.Handler):
     def emit(self, record):
-        if ": scheduled " in record.getMessage():  # said before the first fire is looked for
+        if ": scheduled " in record.getMessage():  # said before the first run is looked for
             os.kill(os.getpid(), signal.SIGTERM)
 
 logging.getLogger("dibs").addHandler(Ending())

@@ -1,4 +1,4 @@
-"""Histories of several processes over a switch: the short part of `make test-topologies`."""
+"""Histories of several processes over a switch: the short part of `python -m tests.scenarios`."""
 
 import os
 

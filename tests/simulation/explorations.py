@@ -8,7 +8,7 @@ from .server import REDIS6, REDIS8, VALKEY, Engine
 from .stream_explorations import STREAMS
 
 K, LOCK, FENCE, FENCES = b"k", b"lock:{k}", b"fence:{k}", b"fences:{k}"
-TAG, LAST, FIRES = b"tag:t", b"last", b"fires:{last}"
+TAG, LAST, RUNS = b"tag:t", b"last", b"runs:{last}"
 SHORT, LONG = 10_000, 30_000
 DAY = 86_400_000
 
@@ -503,25 +503,25 @@ def old_tag(state: State) -> str | None:
 # ---- schedules, and people
 
 
-def recording(fire: int, secret: bytes) -> Words:
-    """The request that records a fire, and ends the lease that *secret* holds."""
-    facts = (fire, b"p", 100 * DAY, 10**15, secret, 0)
-    return script("schedule_record", [LAST, FIRES, K], *facts)
+def recording(run: int, secret: bytes) -> Words:
+    """The request that records a run, and ends the lease that *secret* holds."""
+    facts = (run, b"p", 100 * DAY, 10**15, secret, 0)
+    return script("schedule_record", [LAST, RUNS, K], *facts)
 
 
 class Recorder(Client):
-    """Records that a fire is over."""
+    """Records that a run is over."""
 
-    def __init__(self, number: int, fire: int) -> None:
+    def __init__(self, number: int, run: int) -> None:
         self.number = number
-        self.fire = fire
+        self.run = run
 
     def steps(self, state: State, known: Any) -> Iterable[Step]:
         if known == "begin":
-            yield Step(f"records {self.fire}", recording(self.fire, b""), self._recorded)
+            yield Step(f"records {self.run}", recording(self.run, b""), self._recorded)
 
     def _recorded(self, state: State, _: Any) -> State:
-        return state.having(self.number, "done")._replace(facts=max(state.facts, self.fire))
+        return state.having(self.number, "done")._replace(facts=max(state.facts, self.run))
 
 
 def moved_back(state: State) -> str | None:
@@ -532,13 +532,13 @@ def moved_back(state: State) -> str | None:
 
 
 class Running(NamedTuple):
-    """A machine runs the fire."""
+    """A machine executes the run."""
 
     until: int
 
 
 class Machine(FencedHolder):
-    """Looks, takes the lease, looks again, runs the fire, records that and releases: one fire.
+    """Looks, takes the lease, looks again, executes the run, records that and releases: one run.
 
     Another client may come between the two requests of one write.
     """
@@ -581,9 +581,9 @@ class Machine(FencedHolder):
 
 
 def run_again(state: State) -> str | None:
-    """A fire begins that is over; or a machine that is sure of the lease does not have it."""
+    """A run begins that is over; or a machine that is sure of the lease does not have it."""
     if state.facts == "again":
-        return "a fire that is over is run"
+        return "a run that is over is repeated"
     for number, known in enumerate(state.clients):
         is_sure = isinstance(known, Held | Running) and state.clock < known.until
         if is_sure and state.value(K) != token(number):
@@ -711,7 +711,7 @@ EXPLORATIONS: dict[str, Exploration] = {
         VALKEY, (TagLoader(0), TagLoader(1), TagLoader(2)), old_tag, facts=(), jumps=1
     ),
     "schedules": Exploration(VALKEY, _RECORDERS, moved_back, facts=0),
-    "fires": Exploration(VALKEY, (Machine(0), Machine(1), Machine(2)), run_again, jumps=1),
+    "runs": Exploration(VALKEY, (Machine(0), Machine(1), Machine(2)), run_again, jumps=1),
     "throttle": Exploration(VALKEY, (Caller(0), Caller(1), Caller(2)), miscounted),
     "window": Exploration(VALKEY, (Windowed(0), Windowed(1), Windowed(2)), miscounted),
     "quota": Exploration(VALKEY, (Spender(0), Spender(1), Spender(2)), miscounted),

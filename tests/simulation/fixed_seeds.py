@@ -39,7 +39,7 @@ ONCE_FAILED: dict[str, tuple[int, ...]] = {
     "alone": (400305, 410122, 1000414),
     # A job that was replaced by one that ran, and dropped for a third one: also the checker.
     "again": (3000378,),
-    # Fires by a wrong clock; a clock that was set while a schedule began. A fire that had finished,
+    # Runs by a wrong clock; a clock that was set while a schedule began. A run that had finished,
     # and whose record had not arrived when its lease ran out: also the checker.
     "scheduled": (60, 70, 92, 107, 116, 810307, 811778, 1000309, 122141017, 122141045),
 }

@@ -84,7 +84,7 @@ class AsyncCache:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        """The value: from memory, from the store, from a load under way, or loaded now."""
+        """Return the value: from memory, from the store, from a load under way, or loaded now."""
         key, options, memory = keys.key, keys.options, self._memory
         self._store.enter()
         called_at = monotonic()
@@ -123,7 +123,7 @@ class AsyncCache:
         return await self._join_or_start(request, memory.flights, called_at, force=False)
 
     async def get_many(self, many: ManyRequest) -> dict[Any, Any]:
-        """The value of each item, except those for which the load returned none."""
+        """Return the value of each item, except those for which the load returned none."""
         self._store.enter()
         return await self._batches.get(many, self._share_flight)
 
@@ -133,14 +133,17 @@ class AsyncCache:
         return await self._share(request, flights, called_at, force=False)
 
     async def refresh(self, request: LoadRequest) -> Any:
-        """The value, loaded now (by us, or by a caller who has just begun)."""
+        """Return the value, loaded now (by us, or by a caller who has just begun)."""
         self._store.enter()
         unit = current() if use.has_begun else None
         flights = self._memory.refreshes if unit is None else unit.loads_of(self._leases)
         return await self._join_or_start(request, flights, monotonic(), force=True)
 
     async def peek(self, keys: CacheKeys) -> Found[Any] | None:
-        """What is stored; never loads. Unavailable: the store is out, and the policy "closed"."""
+        """Return what is stored; never loads.
+
+        Raises Unavailable if the store is out, and the policy "closed".
+        """
         try:
             now, _ = await self._store.opened()
             requests = [stored_request(keys), *[version_request(tag) for tag in keys.tags]]
@@ -270,14 +273,17 @@ class AsyncCache:
             self._reader.changed(key)
 
     def _undelivered(self, outage: Outage, name: str, policy: OutagePolicy) -> bool:
-        """False. Unavailable: the policy is "closed"."""
+        """False. Raises Unavailable if the policy is "closed"."""
         self._events.emit("outage", name, cause=outage.cause)
         if policy == "closed":
             raise Unavailable(outage.cause, name) from None
         return False
 
     async def _deliver(self, request: Request) -> Any:
-        """The reply. Outage: the request is delivered when the server answers again."""
+        """Return the reply.
+
+        Raises Outage if the request is delivered when the server answers again.
+        """
         try:
             now, _ = await self._store.opened()
         except Outage:
@@ -299,7 +305,10 @@ class AsyncCache:
     async def _join_or_start(
         self, request: LoadRequest, flights: dict[bytes, Flight], called_at: float, *, force: bool
     ) -> Any:
-        """The value. Unavailable: a load of many that is shared returned none for it."""
+        """Return the value.
+
+        Raises Unavailable if a load of many that is shared returned none for it.
+        """
         try:
             return await self._share(request, flights, called_at, force=force)
         except Absent as absent:
@@ -323,7 +332,7 @@ class AsyncCache:
     def _flight_of(
         self, request: LoadRequest, flights: dict[bytes, Flight], called_at: float, *, force: bool
     ) -> tuple[Flight, bool]:
-        """The flight of this key, and whether it is a new one."""
+        """Return the flight of this key, and whether it is a new one."""
         key = request.keys.key
         with self._memory.guard:
             flight = self._memory.flight_of(flights, key)
@@ -335,7 +344,7 @@ class AsyncCache:
             return flight, True
 
     async def _join_any(self, keys: CacheKeys, called_at: float) -> LoadAnswer | None:
-        """What a flight under way finds. None: there is none, or not one that will do."""
+        """Return what a flight under way finds. None: there is none, or not one that will do."""
         key = keys.key
         flight = self._memory.flight_of(self._memory.flights, key)
         if flight is None:
@@ -352,7 +361,7 @@ class AsyncCache:
             raise absent.as_unavailable() from None
 
     async def _join(self, flight: Flight, keys: CacheKeys, called_at: float) -> LoadAnswer | None:
-        """The result of another caller's flight. None: it may be older than this call."""
+        """Return the result of another caller's flight. None: it may be older than this call."""
         if self._events.tracers:
             result = await join_in_span(self._events, keys.name, flight)
         else:
@@ -366,7 +375,7 @@ class AsyncCache:
         return answer
 
     async def _resolve(self, request: LoadRequest, since: float, *, force: bool) -> LoadAnswer:
-        """A value, whatever it takes: that of another load, of our own, or an old one.
+        """Return a value, whatever it takes: that of another load, of our own, or an old one.
 
         *since*: when the caller came, who may have waited for another flight already.
         """
@@ -432,7 +441,10 @@ class AsyncCache:
     async def _lead_in_background(
         self, request: LoadRequest, token: bytes, reading: Reading, asked: float
     ) -> LoadAnswer:
-        """The old value, while it is loaded in the background; or the new one, if callers wait."""
+        """Return the old value, while it is loaded in the background.
+
+        Or the new one, if callers wait.
+        """
         load = self._refresher.lead(request, token, reading)
         if load is not None and request.options.stale_after:
             await load.ended.wait(request.options.stale_after)
@@ -446,7 +458,10 @@ class AsyncCache:
         return LoadAnswer(reading.value, asked, "stale")
 
     async def _fresh_value(self, request: LoadRequest) -> Reading | None:
-        """The fresh value, by the cheapest question. None: there is none, a claim must decide."""
+        """Return the fresh value, by the cheapest question.
+
+        None: there is none, a claim must decide.
+        """
         try:
             reading = await self._reader.read(request.keys)
         except Outage:

@@ -73,7 +73,7 @@ class AsyncCacheMemory:
         self.seen[key] = monotonic() + left
 
     def flight_of(self, flights: dict[bytes, Flight], key: bytes) -> Flight | None:
-        """The flight of *key* that who asks now may join.
+        """Return the flight of *key* that who asks now may join.
 
         Not one that loads since an outage which is over: it may have missed an invalidation.
         """
@@ -96,7 +96,7 @@ class AsyncCacheMemory:
             self._unwatched.pop(key, None)
 
     def is_new_warning(self, name: str) -> bool:
-        """True: it was not warned of keys with that name before."""
+        """Return True if it was not warned of keys with that name before."""
         is_new = name not in self._warned and len(self._warned) < _MOST_WARNINGS
         self._warned.add(name)
         return is_new
@@ -183,7 +183,10 @@ class AsyncReader:
     # ---- the store
 
     async def read(self, keys: CacheKeys) -> Reading:
-        """What the store has. Outage, UsageError: it does not answer, or refuses."""
+        """Return what the store has.
+
+        Raises Outage or UsageError if it does not answer, or refuses.
+        """
         if keys.options.local:
             return (await self._read_for_memory([keys]))[0]
         if keys.tags:
@@ -201,7 +204,7 @@ class AsyncReader:
         return reading
 
     async def read_all(self, many: list[CacheKeys]) -> list[Reading | Exception]:
-        """What the store has of each, in one write; or the error for that request.
+        """Return what the store has of each, in one write; or the error for that request.
 
         Outage, raised: of all of them.
         """
@@ -255,7 +258,7 @@ class AsyncReader:
     async def _tracked(
         self, ticket: "_Forget", answers: Iterator[Tracked], now: float
     ) -> tuple[Reading, bool]:
-        """What the store has, and whether the server reports every change of it."""
+        """Return what the store has, and whether the server reports every change of it."""
         keys = ticket.keys
         tags = [next(answers) for _ in keys.tags]
         answer = next(answers)
@@ -304,11 +307,14 @@ class _Forget:
 
     @property
     def key(self) -> bytes:
-        """Where the value is."""
+        """Return where the value is."""
         return self.keys.key
 
     def questions(self) -> list[tuple[Request, Wake]]:
-        """The tags first: a version that is older than its value makes a miss, no old value."""
+        """Return the tags first.
+
+        A version that is older than its value makes a miss, no old value.
+        """
         tags = [version_request(tag) for tag in self.keys.tags]
         return [(request, self) for request in [*tags, self.keys.read]]
 
@@ -349,7 +355,7 @@ class AsyncWriter:
         self._store.transport.post(unlock_request(keys, token, math.inf, rest))
 
     async def begin_tags(self, tags: list[bytes], life: float) -> dict[bytes, bytes | None]:
-        """The version of each tag; a new one where there is none. None: it is not known.
+        """Return the version of each tag; a new one where there is none. None: it is not known.
 
         UsageError: the key of a tag is something else.
         """
@@ -393,7 +399,7 @@ class AsyncWriter:
     def _waiting(
         self, unit: Unit, result: "LoadResult | LoadOutcome", took: float, since: float
     ) -> "LoadResult | LoadOutcome":
-        """What its caller gets, where the result is stored after the commit of *unit*.
+        """Return what its caller gets, where the result is stored after the commit of *unit*.
 
         Until then its lock is not renewed, so that no one waits for longer than `lock_ttl`.
         """
@@ -455,7 +461,7 @@ class AsyncWriter:
         ]
 
     def _answer(self, result: "LoadResult", reply: Any, asked: float, since: float) -> LoadOutcome:
-        """What readers get. Not stored: it may be older than what was deleted."""
+        """Return what readers get. Not stored: it may be older than what was deleted."""
         keys, token = result.keys, result.claim.token
         was_valid = result.was_valid(reply)
         if result.fresh is None and not isinstance(reply, Exception):
@@ -549,11 +555,11 @@ class LoadResult(NamedTuple):
         return store_request(keys, self.claim.lock, data, self.fresh + keys.options.stale)
 
     def was_valid(self, reply: Any) -> bool:
-        """True: during the load the value was not deleted, nor the lock taken over."""
+        """Return True if during the load the value was not deleted, nor the lock taken over."""
         return reply == 1 if self.fresh is not None else read_validity(reply, self.claim.lock)
 
     def is_current(self, versions: dict[bytes, bytes | None]) -> bool:
-        """True: none of its tags was invalidated during the load."""
+        """Return True if none of its tags was invalidated during the load."""
         return [versions[tag] for tag in self.keys.tags] == self.versions
 
 

@@ -45,7 +45,7 @@ _ABOVE = "put @cached above @classmethod: below it, Python 3.13 and later do not
 
 
 def inner(function: Any) -> Any:
-    """The function itself, where *function* is a classmethod or a staticmethod."""
+    """Return the function itself, where *function* is a classmethod or a staticmethod."""
     return function.__func__ if type(function) in (classmethod, staticmethod) else function
 
 
@@ -60,7 +60,10 @@ class _Signature:
 
 
 def _identity(cached: Any) -> tuple[object, ...]:
-    """What was decorated, and the object whose method it is: the same one, not an equal one."""
+    """Return what was decorated, and the object whose method it is.
+
+    The same one, not an equal one.
+    """
     return (cached._decorated, *map(id, cached._bound))
 
 
@@ -160,7 +163,7 @@ class AsyncCached(Generic[P, T]):
     @overload
     def __get__(self, instance: object, owner: type | None = None) -> "AsyncCached[..., T]": ...
     def __get__(self, instance: object, owner: type | None = None) -> "AsyncCached[..., T]":
-        """A method's cache: `self` is an argument like any other, and so is a class."""
+        """Return a method's cache: `self` is an argument like any other, and so is a class."""
         first = owner or type(instance) if self._kind is classmethod else instance
         if first is None or self._kind is staticmethod:
             return self
@@ -180,7 +183,7 @@ class AsyncCached(Generic[P, T]):
         return _by_name(self)
 
     def _lacks_class(self, args: tuple[Any, ...]) -> bool:
-        """True: called as `Class.function.invalidate`, and the class is not known."""
+        """Return True if called as `Class.function.invalidate`, and the class is not known."""
         return self._takes_class and not self._bound and not isinstance(next(iter(args), 0), type)
 
     def _request_without_class(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LoadRequest:
@@ -197,7 +200,7 @@ class AsyncCached(Generic[P, T]):
         return LoadRequest(keys, self._function, args, kwargs)
 
     def _keys_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CacheKeys:
-        """Where the value of this call lives."""
+        """Return where the value of this call lives."""
         text = self._key_of(args, kwargs)
         lock_key = None if self._lock_of is None else self._lock_of(args, kwargs)
         tags = [tag(args, kwargs) for tag in self._tags_of]
@@ -276,7 +279,7 @@ class AsyncCachedMany(Generic[P, T]):
     @overload
     def __get__(self, instance: object, owner: type | None = None) -> "AsyncCachedMany[..., T]": ...
     def __get__(self, instance: object, owner: type | None = None) -> "AsyncCachedMany[..., T]":
-        """A method's cache: `self` is an argument like any other."""
+        """Return a method's cache: `self` is an argument like any other."""
         if instance is None:
             return self
         bound = object.__new__(type(self))

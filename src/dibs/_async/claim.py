@@ -119,22 +119,22 @@ class AsyncClaim(Generic[R]):
 
     @property
     def name(self) -> str:
-        """What events and messages call the key."""
+        """Return what events and messages call the key."""
         return self._call.name
 
     @property
     def guarded(self) -> bool:
-        """Whether Redis granted it; if not, duplicates are not refused."""
+        """Return whether Redis granted it; if not, duplicates are not refused."""
         return self._lease is None or self._lease.guarded
 
     @property
     def lost(self) -> bool:
-        """Whether it could not be renewed; the same submission may run elsewhere."""
+        """Return whether it could not be renewed; the same submission may run elsewhere."""
         return self._lease is not None and self._lease.is_lost_at(monotonic())
 
     @property
     def is_open(self) -> bool:
-        """Whether it is running."""
+        """Return whether it is running."""
         return self._lease is not None and not self._lease.is_over
 
     def complete(self, value: R) -> R:
@@ -235,7 +235,7 @@ class AsyncClaim(Generic[R]):
 
     @property
     def is_released(self) -> bool:
-        """Whether `release` was called."""
+        """Return whether `release` was called."""
         return self._released
 
     def encoded(self) -> bytes | None:
@@ -296,7 +296,7 @@ class AsyncClaim(Generic[R]):
         return token
 
     async def _settled(self) -> bool:
-        """Whether it is open; if so, the value of its key is known."""
+        """Return whether it is open; if so, the value of its key is known."""
         if self._lease is not None and self._lease.successor is not None and self.is_open:
             with contextlib.suppress(Outage):  # the next request meets it, and reports it
                 await self._leases.renewer.confirm(self._lease)
@@ -341,7 +341,7 @@ class AsyncClaim(Generic[R]):
         return ended
 
     def _settle(self, ms: int) -> None:
-        """What was to be continued here, and could not be: its key is free after *ms*."""
+        """Free the key after *ms*: the claim was to be continued here, and could not be."""
         if self._secret is not None and self._lease is not None:
             request = settle_request(self._call.key, self._secret, self._lease.token, ms)
             self._leases.store.transport.post(request)
@@ -429,7 +429,10 @@ async def take_claim(leases: AsyncLeases, submission: ClaimCall) -> AsyncClaim[A
 
 
 async def _check_end(leases: AsyncLeases, lease: LeaseState) -> None:
-    """Nothing, if the claim can be ended as it should be. UsageError: it cannot; it is released."""
+    """Nothing, if the claim can be ended as it should be.
+
+    Raises UsageError if it cannot; it is released.
+    """
     engine = leases.store.transport.engine
     if engine is None or not engine.refused:
         return
@@ -463,7 +466,7 @@ def _taken(
 
 
 async def _ask(leases: AsyncLeases, submission: ClaimCall) -> ClaimOutcome:
-    """One try: a lease, or the answer to the second one."""
+    """Return one try: a lease, or the answer to the second one."""
     call, options, seen, note, secret, table = submission
     if secret is not None:
         return await _resume(leases, call, options, secret)
@@ -527,7 +530,7 @@ async def _resume(
 
 
 async def _wait(leases: AsyncLeases, submission: ClaimCall, running: Duplicate) -> ClaimOutcome:
-    """The outcome when the first one has ended, or when `wait` is over (*running*)."""
+    """Return the outcome when the first one has ended, or when `wait` is over (*running*)."""
 
     async def attempt(call: HoldCall) -> ClaimOutcome | Holding:
         outcome = await _ask(leases, submission)

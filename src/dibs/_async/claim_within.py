@@ -44,7 +44,7 @@ class AsyncDone:
 
     @property
     def result(self) -> Any:
-        """The result that was committed. UsageError: this is the first submission."""
+        """The result that was committed. Raises UsageError if this is the first submission."""
         if self._result is None:
             raise UsageError("this submission is the first one: it has no result yet")
         return self._result.value

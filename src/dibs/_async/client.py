@@ -272,7 +272,7 @@ class AsyncDibs(AsyncCaching, AsyncCounting, AsyncStreaming):
         until: Literal["block"] | None = None,
         **options: Unpack[HoldKeywords],
     ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
-        """One call at a time for each key: `@dibs.exclusive("sync:{account.id}", ttl=30)`.
+        """Return one call at a time for each key: `@dibs.exclusive("sync:{account.id}", ttl=30)`.
 
         Args:
             template: The key, with fields for the arguments of the call.
@@ -352,7 +352,7 @@ class AsyncDibs(AsyncCaching, AsyncCounting, AsyncStreaming):
         """Run a function by the clock, each time on one machine: `@dibs.scheduled("0 3 * * *", …)`.
 
         The function is returned unchanged, and runs while a `scheduler()` does. It takes no
-        argument, or one that is called `fire`.
+        argument, or one that is called `run`.
 
         Args:
             cron: Five fields, or six with seconds first. None: pass `every`.
@@ -570,7 +570,10 @@ class AsyncDibs(AsyncCaching, AsyncCounting, AsyncStreaming):
 
     @staticmethod
     def _within(opener: Any, options: ClaimOptions) -> AsyncWithin:
-        """Opens the transactions of jobs and endpoints. UsageError: *opener* cannot be called."""
+        """Opens the transactions of jobs and endpoints.
+
+        Raises UsageError if *opener* cannot be called.
+        """
         return AsyncWithin(opener, 0, options)
 
     @staticmethod

@@ -131,7 +131,7 @@ class AsyncClusterMap(ABC):
 
     @property
     def may_arrive_late(self) -> bool:
-        """True: a request was repeated, and one of its copies may still be executed."""
+        """Return True if a request was repeated, and one of its copies may still be executed."""
         return any(route.transport.may_arrive_late for route in list(self._routes.values()))
 
     @abstractmethod
@@ -143,7 +143,7 @@ class AsyncClusterMap(ABC):
         """Deliver *request*, for which no caller waits, to the node of its key."""
 
     async def ready(self, now: float) -> Engine:
-        """What the cluster can do. Outage: no node answers."""
+        """Return what the cluster can do. Raises Outage if no node answers."""
         if self.engine is None:
             await self._ask_together(now)
         if self.engine is None:
@@ -153,7 +153,7 @@ class AsyncClusterMap(ABC):
     # ---- the map
 
     async def _find(self, key: bytes, now: float) -> AsyncRoute:
-        """The node of *key*. Outage: there is none, or no node answers."""
+        """Return the node of *key*. Raises Outage if there is none, or no node answers."""
         route = self._map[slot_of(key)]
         if route is None and not self._has_map:
             await self._ask_together(now)
@@ -164,7 +164,10 @@ class AsyncClusterMap(ABC):
         return route
 
     async def masters(self, now: float) -> dict[str, Transport]:
-        """The transport of each node that has slots, by its address. Outage: no node answers."""
+        """Return the transport of each node that has slots, by its address.
+
+        Raises Outage if no node answers.
+        """
         await self.ready(now)
         routes = {route.node: route for route in self._map if route is not None}
         return {f"{node.host}:{node.port}": routes[node].transport for node in sorted(routes)}
@@ -182,7 +185,7 @@ class AsyncClusterMap(ABC):
         return route
 
     async def _ask_together(self, now: float) -> None:
-        """Ask for the first map, once for all who need it. Outage: no node answers."""
+        """Ask for the first map, once for all who need it. Raises Outage if no node answers."""
         asking = self._asking
         if asking is None or not asking.is_open:
             asking = self._asking = Flight(functools.partial(self._ask_slots, now))
@@ -207,7 +210,10 @@ class AsyncClusterMap(ABC):
                     return
 
     async def _ask_node(self, node: Node, now: float) -> bool:
-        """Use the map of that node. False: it knows no slots. Outage, UsageError: no answer."""
+        """Use the map of that node. False: it knows no slots.
+
+        Raises Outage or UsageError if no answer.
+        """
         route = self._route(node)
         await route.transport.ready(now)
         slots = interpret(read_slots, await route.transport.send(ASK_SLOTS, now), node)
@@ -244,7 +250,10 @@ class AsyncClusterMap(ABC):
             route.is_opening = False
 
     def _is_gone(self, route: AsyncRoute, now: float) -> bool:
-        """A node without slots: dead ones at once, others after a time. They may get some back."""
+        """Return a node without slots: dead ones at once, others after a time.
+
+        They may get some back.
+        """
         if route.left_at is None:
             route.left_at = now
         return route.out is not None or now - route.left_at > _KEEP_FOR
@@ -361,7 +370,7 @@ class AsyncClusterTransport(AsyncClusterMap):
     # ---- asking
 
     async def send(self, request: Request, now: float) -> Any:
-        """The reply (a list, if there are several), from the node that has the key."""
+        """Return the reply (a list, if there are several), from the node that has the key."""
         # In one piece, because every lease comes this way twice.
         route = self._map[slot_of(request.key)]
         if route is None:
@@ -385,7 +394,7 @@ class AsyncClusterTransport(AsyncClusterMap):
         return await self._follow(request, reply, route)
 
     async def _send_to(self, route: AsyncRoute, request: Request, now: float) -> Any:
-        """The reply of that node."""
+        """Return the reply of that node."""
         try:
             return await route.transport.send(request, now)
         except (Outage, UsageError) as error:
@@ -405,7 +414,7 @@ class AsyncClusterTransport(AsyncClusterMap):
         raise error
 
     async def _follow(self, request: Request, reply: Any, route: AsyncRoute) -> Any:
-        """The reply from where the key is, if *reply* says that it is elsewhere.
+        """Return the reply from where the key is, if *reply* says that it is elsewhere.
 
         Each node has a separate budget: the time that another one took is not its silence.
         Nor is the time in which this process did not read an answer that had come.
@@ -432,7 +441,7 @@ class AsyncClusterTransport(AsyncClusterMap):
         raise Outage(str(first_error(reply)), sent=True, code="tryagain")
 
     def _redirect(self, reply: Any, route: AsyncRoute) -> Redirect | None:
-        """Where *reply* says that the key is; None: it was served."""
+        """Return where *reply* says that the key is; None: it was served."""
         answer = interpret(read_redirect, first_error(reply), route.node)
         redirect = with_host(answer, list(self._routes))
         if redirect is not answer and isinstance(redirect, TryAgain):
@@ -440,7 +449,7 @@ class AsyncClusterTransport(AsyncClusterMap):
         return redirect
 
     async def _next(self, redirect: Redirect, key: bytes) -> AsyncRoute:
-        """Where to ask after a redirection."""
+        """Return where to ask after a redirection."""
         if isinstance(redirect, Moved):
             self._map[redirect.slot] = self._route(redirect.node)
             self.reconnect()
@@ -449,7 +458,7 @@ class AsyncClusterTransport(AsyncClusterMap):
         return await self._find(key, monotonic())
 
     async def send_all(self, requests: list[Request], now: float) -> list[Any]:
-        """The replies to many requests: one write for each node. Outage: of all that failed.
+        """Return the replies to many requests: one write for each node. Outage: of all that failed.
 
         Where only some nodes are out, the outage stands in the place of each reply of theirs.
         """
@@ -526,7 +535,7 @@ class AsyncClusterTransport(AsyncClusterMap):
         return read_watch(await self.track(watch_request(key), wake, now))
 
     async def track(self, request: Request, wake: Wake, now: float) -> Tracked:
-        """The replies to *request*; *wake* is called when its key changes afterwards."""
+        """Return the replies to *request*; *wake* is called when its key changes afterwards."""
         route = await self._find(request.key, now)
         try:
             answer = await route.transport.track(request, wake, now)
@@ -550,7 +559,7 @@ class AsyncClusterTransport(AsyncClusterMap):
             route.transport.changed(key)
 
     def is_behind(self, now: float) -> bool:
-        """Whether a node may have reported changes of keys that were not read yet."""
+        """Return whether a node may have reported changes of keys that were not read yet."""
         return any(route.transport.is_behind(now) for route in list(self._routes.values()))
 
     def unwatch(self, key: bytes, wake: Wake) -> None:

@@ -24,7 +24,7 @@ class AsyncRecords:
         self._flights: dict[bytes, Flight] = {}
 
     async def find(self, key: bytes) -> Recorded | None:
-        """What is committed under *key*; None: nothing, or the database does not say.
+        """Return what is committed under *key*; None: nothing, or the database does not say.
 
         Those who ask at the same moment share one query.
         """
@@ -66,7 +66,7 @@ class AsyncTableQuery:
         """The caller is answered by the table."""
 
     async def ask(self, key: bytes) -> Recorded | None:
-        """What is committed under *key*; None: nothing is, or it was asked before."""
+        """Return what is committed under *key*; None: nothing is, or it was asked before."""
         if self._is_asked:
             return None
         self._is_asked = True

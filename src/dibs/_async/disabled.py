@@ -48,23 +48,23 @@ class AsyncDisabledTransport:
         """Do nothing: there is nothing to undo."""
 
     def deliver_later(self, request: Request) -> None:
-        """Nothing: nothing was taken."""
+        """Do nothing: nothing was taken."""
 
     def changed(self, key: bytes) -> None:
         """Do nothing: no server is watched."""
 
     def is_behind(self, now: float) -> bool:
-        """False: nothing is reported."""
+        """Return False if nothing is reported."""
         return False
 
     def unwatch(self, key: bytes, wake: Wake) -> None:
         """Do nothing: no server is watched."""
 
     def reconnect(self) -> None:
-        """Nothing: there is no connection."""
+        """Do nothing: there is no connection."""
 
     async def aclose(self) -> None:
-        """Nothing: there is no connection."""
+        """Do nothing: there is no connection."""
 
 
 def _refuse() -> NoReturn:

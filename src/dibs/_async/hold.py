@@ -41,7 +41,7 @@ _NOT_GUARDED = cause_for("handed_over")
 
 
 def released_error(state: LeaseState) -> LeaseLost:
-    """The error for a caller that goes on with a lease after its release."""
+    """Return the error for a caller that goes on with a lease after its release."""
     return LeaseLost(state.call.text, state.fence, state.call.name, "released")
 
 
@@ -90,7 +90,7 @@ async def _hand_over(leases: AsyncLeases, lease: LeaseState, ttl: float) -> byte
 
 
 async def _give_permit(leases: AsyncLeases, lease: LeaseState, ttl: float) -> bytes:
-    """The same for a permit."""
+    """Return the same for a permit."""
     lease.is_over = True  # or a renewal would look for a token that it does not have any more
     try:
         return await _rename_permit(leases, lease, ttl)
@@ -207,7 +207,7 @@ def _hand_back(leases: AsyncLeases, call: HoldCall, secret: bytes, token: bytes)
 
 
 async def resume_hold(leases: AsyncLeases, call: HoldCall, secret: bytes) -> LeaseState:
-    """Continue a lease. LeaseLost: it expired, or was released or taken over."""
+    """Continue a lease. Raises LeaseLost if it expired, or was released or taken over."""
     outcome = await resume(leases, call, secret)
     if isinstance(outcome, HeldElsewhere):
         leases.events.emit("lost", call.name, cause=NOT_OURS)
@@ -251,7 +251,7 @@ class AsyncLease:
 
     @property
     def guarded(self) -> bool:
-        """Whether Redis granted it; if not, other holders are not excluded."""
+        """Return whether Redis granted it; if not, other holders are not excluded."""
         return self._state.guarded
 
     @property
@@ -263,7 +263,7 @@ class AsyncLease:
 
     @property
     def lost(self) -> bool:
-        """Whether you do not hold it any more, so stop writing.
+        """Return whether you do not hold it any more, so stop writing.
 
         It expired or was taken over, or its block has ended, or you released it: `check()` says
         which.
@@ -271,7 +271,7 @@ class AsyncLease:
         return self._state.is_over or self._has_expired()
 
     def _has_expired(self) -> bool:
-        """Whether it ended before it was released."""
+        """Return whether it ended before it was released."""
         return self._state.is_lost_at(monotonic())
 
     def check(self) -> None:
@@ -368,7 +368,7 @@ class AsyncRenewedLease(AsyncLease):
 
 
 def busy_error(leases: AsyncLeases, call: HoldCall, holding: Holding) -> Busy:
-    """The error for a caller whose key another holder has."""
+    """Return the error for a caller whose key another holder has."""
     is_here, options = leases.held_here(call.key) is not None, call.options
     return Busy(
         call.text, holding.remaining, holding.holder, call.name, is_here, holding.state,
@@ -425,7 +425,7 @@ class AsyncHold(AsyncEntered):
         return self._secret is not None or await self.take() is None
 
     async def _take(self) -> LeaseState | Holding:
-        """A lease, perhaps one that waits for the end of a transaction; or who has it."""
+        """Return a lease, perhaps one that waits for the end of a transaction; or who has it."""
         if not use.has_begun:
             return await self._leases.take(self._call)
         is_given = self._until not in (None, "block")
@@ -433,7 +433,7 @@ class AsyncHold(AsyncEntered):
         return await take(self._leases, self._call, unit)
 
     def _unit(self) -> Unit | None:
-        """The unit of `until`. None: no transaction is open there."""
+        """Return the unit of `until`. None: no transaction is open there."""
         return unit_until(self._leases, self._until)
 
     async def __aenter__(self) -> AsyncLease:
@@ -501,7 +501,7 @@ class AsyncHold(AsyncEntered):
             await self._leave(state, error, is_inside=is_inside)
 
     def _find_unit(self, state: LeaseState) -> bool:
-        """Whether it ends with a transaction: that of `until`, or the one around it."""
+        """Return whether it ends with a transaction: that of `until`, or the one around it."""
         if self._until is not None and state.home is None:
             state.home = self._unit()
         return state.home is not AT_ONCE and (state.home is not None or current() is not None)
@@ -572,7 +572,7 @@ def exclusive(
     new_hold: Callable[..., AsyncHold],
     until: Literal["block"] | None,
 ) -> Callable[P, Coroutine[Any, Any, T]]:
-    """*function*, held at each call. UsageError: it lacks a field of *template*."""
+    """Return *function*, held at each call. Raises UsageError if it lacks a field of *template*."""
     key_of = Template(template, function)
     answer = None if busy is None else answering(busy, function, "busy")
 

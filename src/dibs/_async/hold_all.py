@@ -23,7 +23,7 @@ from .unit_of_work import take as take_in_unit
 
 
 async def _attempt(leases: AsyncLeases, calls: list[HoldCall]) -> list[LeaseState] | InTheWay:
-    """All of them, or the one in the way; those that were taken before it are released."""
+    """Return all of them, or the one in the way; those that were taken before it are released."""
     engine = leases.store.transport.engine
     if engine is None:
         try:
@@ -50,7 +50,7 @@ async def _attempt(leases: AsyncLeases, calls: list[HoldCall]) -> list[LeaseStat
 
 
 async def _acquire(leases: AsyncLeases, calls: list[HoldCall]) -> list[LeaseState] | InTheWay:
-    """All keys of one request."""
+    """Return all keys of one request."""
     if len(calls) == 1:
         outcome = await leases.attempt(calls[0])
         return InTheWay(calls[0], outcome) if isinstance(outcome, Holding) else [outcome]
@@ -123,7 +123,7 @@ async def _one_by_one(
 async def _begun_now(
     leases: AsyncLeases, calls: list[HoldCall], waited: list[LeaseState]
 ) -> list[LeaseState]:
-    """The leases *waited*, each with its whole ttl and no more renewed than *calls* say."""
+    """Return the leases *waited*, each with its whole ttl and no more renewed than *calls* say."""
     by_key = {call.key: call for call in calls}
     for place, before in enumerate(waited):
         if not before.guarded:
@@ -193,7 +193,7 @@ class AsyncLeaseGroup(Mapping[str, AsyncLease]):
 
     @property
     def guarded(self) -> bool:
-        """Whether Redis granted all of them."""
+        """Return whether Redis granted all of them."""
         return all(lease.guarded for lease in self._leases.values())
 
     @property
@@ -203,7 +203,7 @@ class AsyncLeaseGroup(Mapping[str, AsyncLease]):
 
     @property
     def lost(self) -> bool:
-        """Whether you do not hold all of them any more."""
+        """Return whether you do not hold all of them any more."""
         return any(lease.lost for lease in self._leases.values())
 
     def check(self) -> None:

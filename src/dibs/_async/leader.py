@@ -20,7 +20,7 @@ _PAUSE = 0.5
 
 
 def leader_name(key: str) -> str:
-    """What events and log lines call an election: its key, up to the first colon."""
+    """Return what events and log lines call an election: its key, up to the first colon."""
     return public_name(key) if ":" in key else key
 
 
@@ -64,7 +64,10 @@ class AsyncLeadership(AsyncEntered):
         return lease
 
     async def _elected(self, since: float) -> LeaseState:
-        """A lease. Busy: the wait is over. Unavailable: it is over, and Redis is unavailable."""
+        """Return a lease. Raises Busy if the wait is over.
+
+        Raises Unavailable if it is over, and Redis is unavailable.
+        """
         deadline, call = since + self._call.options.wait, self._call
         while True:
             try:

@@ -61,7 +61,10 @@ class AsyncMasterConnection(_Connection):
         self._sentinels = sentinels
 
     async def connect(self) -> None:
-        """Connect to the master. ConnectionError: none is known, or it no longer is one."""
+        """Connect to the master.
+
+        Raises ConnectionError if none is known, or it no longer is one.
+        """
         self.master = await self._sentinels.master()
         self.host, self.port = self._sentinels.address_of(self.master)
         await super().connect()  # pyright: ignore[reportUnknownMemberType]
@@ -117,7 +120,10 @@ class AsyncSentinels:
     # ---- what connections need
 
     async def master(self) -> Master:
-        """Who is the master. ConnectionError: no sentinel knows; UsageError: none lets us ask."""
+        """Return who is the master.
+
+        Raises ConnectionError if no sentinel knows; UsageError: none lets us ask.
+        """
         self._start()
         await self._look("connecting")
         if self._known is not None:
@@ -130,7 +136,7 @@ class AsyncSentinels:
         raise MasterNotFoundError(f"no sentinel reports a master for {self._service.name!r}")
 
     def address_of(self, master: Master) -> tuple[str, int]:
-        """Where to connect to."""
+        """Return where to connect to."""
         return self._service.forced_host or master.host, master.port
 
     def connected(self, connection: Any) -> bool:
@@ -184,7 +190,7 @@ class AsyncSentinels:
         return answers or await self._ask_each(list(failed))
 
     async def _ask_each(self, numbers: list[int]) -> list[Master]:
-        """What those sentinels say. Any that may hang are asked at the same time."""
+        """Return what those sentinels say. Any that may hang are asked at the same time."""
         doubtful = [number for number in numbers if number not in self._answered]
         well = [number for number in numbers if number in self._answered]
         answers: list[Any] = [await self._ask_one(number) for number in well]
@@ -309,7 +315,10 @@ _ODD_REPLIES = (*PARSER_ERRORS, AttributeError, LookupError)
 
 
 async def _state_of(client: Any, name: str) -> dict[str, Any]:
-    """What a sentinel knows about the master of a service; empty: it does not know the service."""
+    """Return what a sentinel knows about the master of a service.
+
+    Empty: it does not know the service.
+    """
     try:
         return await client.sentinel_master(name)
     except NoPermissionError:

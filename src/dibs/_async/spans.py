@@ -128,13 +128,13 @@ class AsyncTracedClaiming(AsyncClaiming[Any]):
 
 
 def traced_hold(leases: AsyncLeases, *args: Any, **kwargs: Any) -> AsyncHold:
-    """A hold; with a span, if a listener makes spans at present."""
+    """Return a hold; with a span, if a listener makes spans at present."""
     kind = AsyncTracedHold if leases.events.tracers else AsyncHold
     return kind(leases, *args, **kwargs)
 
 
 def traced_claiming(leases: AsyncLeases, *args: Any, **kwargs: Any) -> AsyncClaiming[Any]:
-    """A claim; with a span, if a listener makes spans at present."""
+    """Return a claim; with a span, if a listener makes spans at present."""
     kind = AsyncTracedClaiming if leases.events.tracers else AsyncClaiming
     return kind(leases, *args, **kwargs)
 
@@ -160,13 +160,13 @@ def _end_refused(span: Any, error: BaseException) -> None:
 
 
 def _refusal(error: BaseException) -> str:
-    """The outcome of a block that did not begin."""
+    """Return the outcome of a block that did not begin."""
     known = next((code for kind, code in _OUTCOMES if isinstance(error, kind)), None)
     return known or ("cancelled" if is_cancellation(error) else "failed")
 
 
 def _outcome_of(state: LeaseState | None, usual: str) -> str:
-    """The outcome of a block that has ended. None: it was a replay."""
+    """Return the outcome of a block that has ended. None: it was a replay."""
     if state is None:
         return "replayed"
     if state.is_detached:
@@ -182,7 +182,7 @@ def _outcome_of(state: LeaseState | None, usual: str) -> str:
 async def load_in_span(
     events: EventSink, name: str, reason: str, load: Callable[[], Coroutine[Any, Any, Any]]
 ) -> Any:
-    """What *load* returns. Callers who join our flight are linked to the span."""
+    """Return what *load* returns. Callers who join our flight are linked to the span."""
     span, flight = events.span("load", name, reason), current_flight()
     if flight is not None:
         flight.origins = span.origins
@@ -190,7 +190,7 @@ async def load_in_span(
 
 
 async def _work(span: Any, work: Callable[[], Coroutine[Any, Any, Any]], outcome: str) -> Any:
-    """What *work* returns. The span ends with *outcome*, or with its failure."""
+    """Return what *work* returns. The span ends with *outcome*, or with its failure."""
     try:
         result = await work()
     except BaseException as error:
@@ -207,7 +207,7 @@ def _failure(error: BaseException) -> str:
 
 
 async def join_in_span(events: EventSink, name: str, flight: Flight) -> Any:
-    """What another caller's flight in this process finds; the span is linked to its load."""
+    """Return what another caller's flight in this process finds; the span is linked to its load."""
     span = events.span("wait", name)
 
     async def join() -> Any:
@@ -237,6 +237,6 @@ async def work_in_background(
 async def run_in_span(
     events: EventSink, name: str, work: Callable[[], Coroutine[Any, Any, Any]]
 ) -> Any:
-    """A run of a scheduled function: a separate trace."""
+    """Return a run of a scheduled function: a separate trace."""
     events.begin_in_background(events.origins())
     return await _work(events.span("run", name), work, "finished")

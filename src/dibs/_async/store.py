@@ -101,11 +101,11 @@ class AsyncStore:
 
     @property
     def is_cluster(self) -> bool:
-        """Whether keys of two slots cannot be in one request."""
+        """Return whether keys of two slots cannot be in one request."""
         return isinstance(self._target, Cluster)
 
     async def nodes(self, now: float) -> dict[str, Any]:
-        """A transport for each master, by its address; a single server has an empty one."""
+        """Return a transport for each master, by its address; a single server has an empty one."""
         from .cluster import AsyncClusterTransport
 
         if isinstance(self.transport, AsyncClusterTransport):
@@ -113,7 +113,10 @@ class AsyncStore:
         return {"": self.transport}
 
     def enter(self) -> None:
-        """Let a caller in. UsageError: the client was closed, or belongs to another event loop."""
+        """Let a caller in.
+
+        Raises UsageError if the client was closed, or belongs to another event loop.
+        """
         if self.is_closed:
             raise UsageError(CLOSED)
         self.binding.enter()
@@ -130,12 +133,15 @@ class AsyncStore:
         return monotonic(), engine
 
     async def ask(self, request: Request, now: float) -> Any:
-        """The reply, or a list of them. Outage: none. UsageError: the server refused it."""
+        """Return the reply, or a list of them. Raises Outage if none.
+
+        Raises UsageError if the server refused it.
+        """
         request = self.prepared(request, now)
         return await self.check_reply(request, await self.transport.send(request, now), now)
 
     async def ask_all(self, requests: list[Request], now: float) -> list[Any]:
-        """The replies to many requests, in one write; a list for each that has several.
+        """Return the replies to many requests, in one write; a list for each that has several.
 
         An Outage or UsageError among them is that of one request; an Outage that is raised, of all.
         """
@@ -150,7 +156,7 @@ class AsyncStore:
         return replies
 
     def prepared(self, request: Request, now: float) -> Request:
-        """*request*, in the form that the server takes: with whole scripts, if need be."""
+        """Return *request*, in the form that the server takes: with whole scripts, if need be."""
         return (
             with_scripts(request)
             if self.scripts.send_whole(self.transport.engine, now)
@@ -160,7 +166,7 @@ class AsyncStore:
     # ---- replies
 
     def read(self, read: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """What *read* makes of a reply: the one place where a verb reads any.
+        """Return what *read* makes of a reply: the one place where a verb reads any.
 
         Outage: it cannot be read. What else is under way on that connection is asked on another.
         """
@@ -175,7 +181,7 @@ class AsyncStore:
     async def _given_scripts(
         self, requests: list[Request], replies: list[Any], now: float
     ) -> list[Any]:
-        """*replies*, where the server lacked scripts those after it was given them.
+        """Return *replies*, where the server lacked scripts those after it was given them.
 
         Each script is sent once; a server that still lacks it, as another node of a cluster, gets
         it with every request.
@@ -196,7 +202,7 @@ class AsyncStore:
     def _lacking_scripts(
         self, requests: list[Request], replies: list[Any], now: float
     ) -> list[int]:
-        """The places of requests whose script the server does not know."""
+        """Return the places of requests whose script the server does not know."""
         return [
             place
             for place, reply in enumerate(replies)
@@ -210,7 +216,10 @@ class AsyncStore:
             return error
 
     async def check_reply(self, request: Request, reply: Any, now: float) -> Any:
-        """*reply*, if it is no error; else what the server says after it was given our scripts."""
+        """Return *reply*, if it is no error.
+
+        Else what the server says after it was given our scripts.
+        """
         error = deciding_error(reply)
         if error is not None and self.scripts.lacks(request, error, now):
             reply = await self.transport.send(with_scripts(request), now)

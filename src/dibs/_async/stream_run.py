@@ -47,7 +47,10 @@ class StreamCall(NamedTuple):
     kwargs: dict[str, Any]
 
     def begin(self, so_far: list[Any]) -> Any:
-        """The generator. *so_far*: what was yielded before, if the function is to continue."""
+        """Return the generator.
+
+        *so_far*: what was yielded before, if the function is to continue.
+        """
         if self.keys.options.on_restart == "resume":
             return self.function(*self.args, **self.kwargs, so_far=so_far)
         return self.function(*self.args, **self.kwargs)

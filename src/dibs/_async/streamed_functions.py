@@ -43,7 +43,7 @@ class _Source:
         self._call = call
 
     async def join(self, reader: AsyncStream[Any]) -> AsyncFeed:
-        """The feed that *reader* reads."""
+        """Return the feed that *reader* reads."""
         return await self._streams.join(self._call, reader)
 
     def alone(self) -> Any:
@@ -65,7 +65,7 @@ class _Source:
         self._streams.events.emit("interrupted", self._call.keys.name, count=items)
 
     def packed(self, value: Any) -> Any:
-        """An item as all callers get it."""
+        """Return an item as all callers get it."""
         return packed(self._call.keys.options.codec, value, self._call.keys.name)[1]
 
 
@@ -120,7 +120,7 @@ class AsyncStreamed(Generic[P, T]):
     @overload
     def __get__(self, instance: object, owner: type | None = None) -> "AsyncStreamed[..., T]": ...
     def __get__(self, instance: object, owner: type | None = None) -> "AsyncStreamed[..., T]":
-        """A method's stream: `self` is an argument like any other."""
+        """Return a method's stream: `self` is an argument like any other."""
         if instance is None:
             return self
         bound = object.__new__(type(self))
@@ -139,7 +139,10 @@ class AsyncStreamed(Generic[P, T]):
 
 
 def check_so_far(function: Callable[..., Any], options: StreamOptions) -> tuple[str, ...]:
-    """The parameters that callers do not pass. UsageError: a run could not be continued."""
+    """Return the parameters that callers do not pass.
+
+    Raises UsageError if a run could not be continued.
+    """
     if options.on_restart != "resume":
         return ()
     parameter = inspect.signature(function).parameters.get(SO_FAR)

@@ -71,13 +71,13 @@ class AsyncStreams:
 
     @property
     def holder(self) -> str:
-        """What this process is called, for people."""
+        """Return what this process is called, for people."""
         return self._leases.identity.holder
 
     # ---- reading
 
     async def join(self, call: StreamCall, reader: AsyncStream[Any]) -> AsyncFeed:
-        """The feed of the current run, which *reader* reads; begun, if there is none."""
+        """Return the feed of the current run, which *reader* reads; begun, if there is none."""
         self.store.enter()
         key = call.keys.key
         while True:
@@ -113,7 +113,7 @@ class AsyncStreams:
             self.events.emit("followed" if feed.is_live else "hit", keys.name)
 
     async def _is_current(self, keys: StreamKeys, feed: AsyncFeed) -> bool:
-        """Whether a caller who asks now may join: the stream was not invalidated.
+        """Return whether a caller who asks now may join: the stream was not invalidated.
 
         Unavailable: the store is out, and the policy "closed".
         """
@@ -125,7 +125,7 @@ class AsyncStreams:
         return record is not None and record.run == feed.run
 
     async def record_of(self, keys: StreamKeys) -> StreamRecord | None:
-        """The current run. Outage: it is not known."""
+        """Return the current run. Raises Outage if it is not known."""
         now, _ = await self.store.opened()
         return read_record(await self.store.ask(record_request(keys), now))
 
@@ -141,7 +141,10 @@ class AsyncStreams:
         self.runs.pop(feed, None)
 
     async def peek(self, keys: StreamKeys) -> StreamInfo | None:
-        """What is stored. Unavailable: the store is out, and the policy "closed"."""
+        """Return what is stored.
+
+        Raises Unavailable if the store is out, and the policy "closed".
+        """
         try:
             record = await self.record_of(keys)
             if record is None:
@@ -194,7 +197,7 @@ class AsyncStreams:
             self.feeds.pop(key, None)
 
     def _undelivered(self, keys: StreamKeys, outage: Outage) -> bool:
-        """False. Unavailable: the policy is "closed"."""
+        """False. Raises Unavailable if the policy is "closed"."""
         self.events.emit("outage", keys.name, cause=outage.cause)
         if keys.options.on_outage == "closed":
             raise Unavailable(outage.cause, keys.name) from None
@@ -284,7 +287,7 @@ class AsyncProduction:
         return self._store, self._events, self._call, plan, self._feed, drop
 
     def _plan(self, run: bytes | None = None, began_at: float | None = None) -> Plan:
-        """A run that has not begun, or another attempt at *run*."""
+        """Return a run that has not begun, or another attempt at *run*."""
         attempt = urandom(8).hex().encode()
         since = time() if began_at is None else began_at
         holder, options = self._streams.holder, self._keys.options

@@ -55,13 +55,13 @@ class UsageCall(NamedTuple):
 
     @property
     def needs(self) -> Use:
-        """What the server has to allow."""
+        """Return what the server has to allow."""
         options = self.options
         return "window" if isinstance(options, ThrottleOptions) and options.exact else "throttle"
 
     @property
     def name(self) -> str:
-        """What events and errors call the key."""
+        """Return what events and errors call the key."""
         return public_name(self.text) if self.given_name is None else self.given_name
 
     def busy(self, refusal: UsageOutcome) -> Busy:
@@ -90,7 +90,7 @@ class AsyncThrottling:
 
     @property
     def left(self) -> int:
-        """How many units may follow at once."""
+        """Return how many units may follow at once."""
         return self._outcome.left
 
     @property

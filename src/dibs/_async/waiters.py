@@ -54,24 +54,24 @@ class AsyncQueue:
         self._pushes = Pushes()
 
     def is_note_due(self, now: float) -> bool:
-        """Whether to note, or note again, that this process waits."""
+        """Return whether to note, or note again, that this process waits."""
         is_due = now - self._since >= _NOTE_AFTER and now - self._noted_at >= NOTE_EVERY
         if is_due:
             self._noted_at = now
         return is_due
 
     def note_by(self, who: bytes) -> bytes:
-        """What is noted, unchanged as long as a caller waits here."""
+        """Return what is noted, unchanged as long as a caller waits here."""
         return b"%b %d" % (who, self._wall * 1000)
 
     @property
     def is_noted(self) -> bool:
-        """Whether there is a note."""
+        """Return whether there is a note."""
         return self._noted_at > -math.inf
 
     @property
     def holding(self) -> Holding | None:
-        """Who has the key, as far as this process knows; None: it has not asked yet."""
+        """Return who has the key, as far as this process knows; None: it has not asked yet."""
         if self._answer is None:
             return None
         remaining = self._answered_at + self._answer.remaining - monotonic()
@@ -91,7 +91,7 @@ class AsyncQueue:
 
     @property
     def pause(self) -> float:
-        """How long to wait before registering for a push again; 0: not at all."""
+        """Return how long to wait before registering for a push again; 0: not at all."""
         return self._pushes.pause
 
     def look_again(self, pause: float) -> None:
@@ -110,7 +110,7 @@ class AsyncQueue:
 
     @property
     def first(self) -> Turn | None:
-        """Whose turn it is; None: nobody waits."""
+        """Return whose turn it is; None: nobody waits."""
         with self._guard:
             while self.turns and self.turns[0].has_left:
                 self.turns.popleft()
@@ -118,12 +118,15 @@ class AsyncQueue:
 
 
 def _is_another(before: Holding, now: Holding) -> bool:
-    """Whether the key has changed hands, or was renewed or released."""
+    """Return whether the key has changed hands, or was renewed or released."""
     return before[1:] != now[1:] or now.remaining > before.remaining + _RENEWED
 
 
 def _is_news(queue: AsyncQueue, watching: Watching) -> bool:
-    """Whether the key has changed between the last look and *watching* it: perhaps it is done."""
+    """Return whether the key has changed between the last look and *watching* it.
+
+    Perhaps it is done.
+    """
     known = queue.holding
     return known is not None and known.remaining + _RENEWED < watching.remaining < math.inf
 
@@ -154,7 +157,7 @@ class AsyncWaiters:
     async def take(
         self, call: HoldCall, attempt: Callable[[HoldCall], Awaitable[T | Holding]]
     ) -> T | Holding:
-        """What *attempt* returns once it is not a Holding; or, after `wait`, who has it."""
+        """Return what *attempt* returns once it is not a Holding; or, after `wait`, who has it."""
         deadline = monotonic() + call.options.wait
         self._store.enter()
         turn, queue = Turn(), None

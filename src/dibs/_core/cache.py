@@ -1,4 +1,16 @@
-"""Cached values: entries, their ages, their tags, and copies in this process."""
+"""Cached values: entries, their ages, their tags, and copies in this process.
+
+A delete during a load:
+
+    0.0  P1 finds no value. `cache_lock` puts a mark where the value will be and gives P1 the lock.
+    0.1  P1 reads the database: the old price.
+    0.2  P2 writes the new price, and deletes the value (a plain `DEL` does): the mark is gone.
+    0.3  P1 stores: `cache_store` finds no mark, and does not keep the old price. Its callers get
+         it; those that came after 0.0 ask once more, because the `as_of` of the load is older.
+    0.4  P3 finds no value, and loads the new price.
+
+A lock without a mark would store the old price at 0.3, for the whole of its ttl.
+"""
 
 import inspect
 import math
@@ -28,7 +40,7 @@ class Waiting(Protocol):
 
 
 def refuse_cycle(flight: Waiting) -> None:
-    """UsageError: what *flight* waits for waits, in the end, for *flight* itself.
+    """Raise UsageError if what *flight* waits for waits, in the end, for *flight* itself.
 
     With threads two flights may begin to wait for each other at the same time. Each says whom it
     waits for before it looks, so at least one of them sees the other.
@@ -58,7 +70,7 @@ TAG_LIFE = 86_400.0
 
 
 def checked_tags(tags: object) -> tuple[str, ...]:
-    """*tags* as a tuple. UsageError: it is no list of strings."""
+    """Return *tags* as a tuple. Raises UsageError if it is no list of strings."""
     if isinstance(tags, str) or not isinstance(tags, Iterable):
         raise UsageError(f"tags must be a list of strings, such as ['branch:7'], not {tags!r}")
     listed = list(cast("Iterable[Any]", tags))
@@ -75,28 +87,28 @@ def tag_key(namespace: str, tag: object) -> bytes:
 
 
 def tag_keys(namespace: str, tags: Iterable[str]) -> tuple[bytes, ...]:
-    """Where the versions of some tags live."""
+    """Return where the versions of some tags live."""
     return tuple([tag_key(namespace, tag) for tag in tags])
 
 
 def version_request(key: bytes) -> Request:
-    """The version of a tag; tracked, it registers for its change."""
+    """Return the version of a tag; tracked, it registers for its change."""
     return Request(pack("GET", key), 1, key)
 
 
 def tag_version_request(key: bytes, version: bytes, life: float) -> Request:
-    """The version of a tag for a load that begins: the stored one, or else *version*."""
+    """Return the version of a tag for a load that begins: the stored one, or else *version*."""
     args = (version, round(max(2 * life, TAG_LIFE) * 1000))
     return Request(run_script("cache_tag", [key], *args), 1, key)
 
 
 def read_versions(replies: list[Reply]) -> Versions:
-    """What those requests found."""
+    """Return what those requests found."""
     return [reply if isinstance(reply, bytes) else None for reply in replies]
 
 
 def read_begun(replies: list[Any]) -> Versions:
-    """What `begin_request` found. UsageError: the key of a tag is something else, or it is refused.
+    """Return what `begin_request` found. UsageError: a tag's key is another thing, or is refused.
 
     A reply that is a UsageError says what the server refused.
     """
@@ -148,7 +160,7 @@ class Local:
         self._tickets: dict[bytes, Ticket] = {}
 
     def get(self, key: bytes, now: float) -> Any:
-        """The value; ABSENT: ask the store."""
+        """Return the value; ABSENT: ask the store."""
         entry = self._values.get(key)
         if entry is None or entry[1] <= now:
             return ABSENT
@@ -231,7 +243,7 @@ class ItemTemplate:
         self._key_of = Template(text, self._of_one)
 
     def for_items(self, text: str) -> Template:
-        """Another template for the same items; called with `of_item`."""
+        """Return another template for the same items; called with `of_item`."""
         return Template(text, self._of_one)
 
     def items(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
@@ -254,13 +266,13 @@ class ItemTemplate:
     def of_item(
         self, item: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a call for one item."""
+        """Return the arguments of a call for one item."""
         return self._with_argument(self._item, item, args, kwargs)
 
     def arguments(
         self, items: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of the call, for other items."""
+        """Return the arguments of the call, for other items."""
         return self._with_argument(self.parameter, items, args, kwargs)
 
     def _with_argument(
@@ -283,7 +295,7 @@ def _field_of_items(text: str, where: str, parameters: list[str], listed: str) -
 
 
 def _of_one(function: Callable[..., Any], listed: str, item: str) -> Callable[..., Any]:
-    """A function like *function*, of one item in place of the list."""
+    """Return a function like *function*, of one item in place of the list."""
     signature = signature_of(function)
     parameters = [
         parameter.replace(name=item) if parameter.name == listed else parameter
@@ -338,7 +350,7 @@ def cache_keys(
     lock_key: str | None,
     tags: Iterable[str] = (),
 ) -> CacheKeys:
-    """Where a value, its lock and its tags live. UsageError: a bad key or tag."""
+    """Return where a value, its lock and its tags live. Raises UsageError if a bad key or tag."""
     namespace = settings.namespace
     data = expand(namespace, key)
     lock = load_lock_key(namespace, data) if lock_key is None else expand(namespace, lock_key)
@@ -346,7 +358,7 @@ def cache_keys(
 
 
 def load_lock_key(namespace: str, key: bytes) -> bytes:
-    """The key that is locked during a load, if the caller names no other."""
+    """Return the key that is locked during a load, if the caller names no other."""
     return companion_key(f"{namespace}lock:".encode(), key)
 
 
@@ -360,7 +372,7 @@ class LoadRequest(NamedTuple):
 
     @property
     def options(self) -> CacheOptions:
-        """How the value is kept."""
+        """Return how the value is kept."""
         return self.keys.options
 
     def load(self) -> Any:
@@ -415,7 +427,7 @@ class Reading(NamedTuple):
 
 
 def is_served(reading: Reading, options: CacheOptions) -> bool:
-    """True: the value is fresh, or old where callers do not wait for a fresh one."""
+    """Return True if the value is fresh, or old where callers do not wait for a fresh one."""
     is_old = reading.state == "stale" and (reading.resting or not options.stale_after)
     return reading.state == "fresh" or is_old
 
@@ -430,7 +442,7 @@ class LoadClaim(NamedTuple):
 
     @property
     def lock(self) -> bytes:
-        """What must be the lock's value when the result is stored."""
+        """Return what must be the lock's value when the result is stored."""
         return self.reading.lock
 
 
@@ -445,7 +457,7 @@ class LoadAnswer(NamedTuple):
 
 
 def answer_in(result: Any, key: bytes) -> LoadAnswer | None:
-    """What a flight found for *key*; None: nothing, ask again. What its load raised for it."""
+    """Return what a flight found for *key*; None: ask again. Raises what its load raised for it."""
     answer = result if isinstance(result, LoadAnswer) else result.get(key)
     if isinstance(answer, Exception):
         raise answer
@@ -456,7 +468,7 @@ def answer_in(result: Any, key: bytes) -> LoadAnswer | None:
 
 
 def jittered(options: CacheOptions, chance: float, ttl: float | None = None) -> float:
-    """How long a value stays fresh: the ttl, give or take; *chance* is between 0 and 1.
+    """Return how long a value stays fresh: the ttl, give or take; *chance* is between 0 and 1.
 
     *ttl*: that of this value; if it is another one, `min_ttl` does not lengthen it.
     """
@@ -486,7 +498,7 @@ _GET, _PTTL = b"*2\r\n$3\r\nGET\r\n", b"*2\r\n$4\r\nPTTL\r\n"
 
 
 def _read_request(options: CacheOptions, key: bytes) -> Request:
-    """The value; and how long it lives, where that matters."""
+    """Return the value; and how long it lives, where that matters."""
     word = b"%b%b\r\n" % (SIZE[len(key)], key)
     if options.stale or options.early or options.local:
         return Request(_GET + word + _PTTL + word, 2, key)
@@ -494,7 +506,7 @@ def _read_request(options: CacheOptions, key: bytes) -> Request:
 
 
 def read_reply(reply: Reply, options: CacheOptions, versions: Versions = UNTAGGED) -> Reading:
-    """What `read_request` found. *versions*: those of its tags, now."""
+    """Return what `read_request` found. *versions*: those of its tags, now."""
     value, pttl = reply if isinstance(reply, list) else (reply, None)
     return _reading_of(value, pttl, options, versions)
 
@@ -533,7 +545,7 @@ def _time_to_live(pttl: Reply, options: CacheOptions) -> float:
 def _behind_mark(
     data: bytes, pttl: Reply, options: CacheOptions, versions: Versions, *, won: bool
 ) -> Reading:
-    """The value that `cache_lock.lua` put behind a mark, as long as it lives; or none."""
+    """Return the value that `cache_lock.lua` put behind a mark, as long as it lives; or none."""
     head, newline, value = data.partition(b"\n")
     if not newline or not isinstance(pttl, int):  # without its life: the claim will tell
         return Reading("missing", won=won)
@@ -573,14 +585,14 @@ class Found(NamedTuple, Generic[T]):
 
 
 def stored_request(keys: CacheKeys) -> Request:
-    """The value, and how long it lives."""
+    """Return the value, and how long it lives."""
     return Request(pack("GET", keys.key) + pack("PTTL", keys.key), 2, keys.key)
 
 
 def read_stored(
     reply: Reply, options: CacheOptions, versions: Versions, now: float
 ) -> Found[Any] | None:
-    """What `stored_request` found. UsageError: the key is a lease's."""
+    """Return what `stored_request` found. Raises UsageError if the key is a lease's."""
     reading = read_reply(reply, options, versions)
     if reading.state == "held":
         raise UsageError(HELD)
@@ -607,12 +619,12 @@ def read_follow(answer: Tracked) -> Watching | None:
 
 
 def validity_request(keys: CacheKeys) -> Request:
-    """Whether a load may still be stored."""
+    """Return whether a load may still be stored."""
     return Request(pack("EXISTS", keys.key) + pack("GET", keys.lock), 2, keys.key)
 
 
 def read_validity(replies: list[Reply], lock: bytes) -> bool:
-    """True: the load with this lock still has it, and its value was not deleted."""
+    """Return True if the load with this lock still has it, and its value was not deleted."""
     return replies == [1, lock]
 
 
@@ -624,7 +636,7 @@ IF_NEEDED, ALWAYS = b"0", b"1"
 
 
 def lock_request(keys: CacheKeys, token: bytes, when: bytes) -> Request:
-    """The value, and the right to load it where it needs to be: one round trip."""
+    """Return the value, and the right to load it where it needs to be: one round trip."""
     options = keys.options
     args = (
         token,
@@ -639,7 +651,7 @@ def lock_request(keys: CacheKeys, token: bytes, when: bytes) -> Request:
 
 
 def read_lock(reply: Reply, options: CacheOptions, versions: Versions = UNTAGGED) -> Reading:
-    """What `lock_request` found, and whether we load."""
+    """Return what `lock_request` found, and whether we load."""
     value, left, won, *lock = parts_in(reply)
     if won not in (0, 1, 2, 3):
         raise OddReply
@@ -665,7 +677,7 @@ def put_request(keys: CacheKeys, data: bytes, life: float) -> Request:
 
 
 def unlock_request(keys: CacheKeys, token: bytes, until: float, rest: float = 0.0) -> Request:
-    """The load failed: let another process try, after *rest* seconds."""
+    """Return the load failed: let another process try, after *rest* seconds."""
     args = (token, loading_mark(token), round(rest * 1000))
     script = run_whole_script("cache_unlock", [keys.key, keys.lock], *args)
     return Request(script, 1, keys.key, until)

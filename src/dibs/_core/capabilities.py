@@ -69,7 +69,7 @@ OLDEST = Engine(set_nx_get=False, compare_delete="LUA")
 
 
 def common_engine(engines: list[Engine]) -> Engine:
-    """What all of them can do: a cluster in the middle of an upgrade."""
+    """Return what all of them can do: a cluster in the middle of an upgrade."""
     first = engines[0].compare_delete
     same = all(engine.compare_delete == first for engine in engines)
     return Engine(
@@ -95,7 +95,10 @@ def _script_digest(name: str) -> bytes:
 
 
 def run_script(name: str, keys: list[bytes], *args: bytes | int) -> bytes:
-    """A script call as the wire wants it. A server that does not know it answers NOSCRIPT."""
+    """Return a script call as the wire wants it.
+
+    A server that does not know it answers NOSCRIPT.
+    """
     return pack("EVALSHA", _script_digest(name), len(keys), *keys, *args)
 
 
@@ -108,7 +111,7 @@ _BY_DIGEST = re.compile(rb"\*\d+\r\n\$7\r\nEVALSHA\r\n\$40\r\n([0-9a-f]{40})\r\n
 
 
 def with_scripts(request: Request) -> Request:
-    """*request* with the script itself in place of its digest: the answer to a NOSCRIPT.
+    """Return *request* with the script itself in place of its digest: the answer to a NOSCRIPT.
 
     EVAL also makes the server remember the script, so the next EVALSHA is understood. SCRIPT LOAD
     is never needed: many proxies and services refuse it.
@@ -125,7 +128,7 @@ def with_scripts(request: Request) -> Request:
 
 
 def with_scripts_once(requests: list[Request]) -> list[Request]:
-    """*requests*, each script in the first one that needs it: for one write to a server."""
+    """Return *requests*, each script in the first one that needs it: for one write to a server."""
     sent: set[bytes] = set()
     whole: list[Request] = []
     for request in requests:
@@ -160,11 +163,11 @@ class ScriptMemory:
         """When the server has executed the script, and it was not missed since."""
 
     def send_whole(self, engine: Engine | None, now: float) -> bool:
-        """True: send scripts whole from the start."""
+        """Return True if send scripts whole from the start."""
         return now < self.whole_until or (engine is not None and engine.whole_scripts)
 
     def lacks(self, request: Request, error: ErrorReply, asked_at: float) -> bool:
-        """True: the server does not know the script, or no EVALSHA: send it whole."""
+        """Return True if the server does not know the script, or no EVALSHA: send it whole."""
         match = _BY_DIGEST.match(request.payload)
         if match is None:
             return False
@@ -198,7 +201,7 @@ _LACKING = ("err unknown command", "err syntax error")
 
 
 def by_script(request: Request, error: ErrorReply) -> Request | None:
-    """*request* by a script. None: *error* is another one, or there is no script for it.
+    """Return *request* by a script. None: *error* is another one, or there is no script for it.
 
     Its replies are read as those of *request*. Both may have been executed: that is harmless.
     """
@@ -286,7 +289,10 @@ _SEE = 'see "What the server must allow" in docs/reference/targets.md'
 
 
 def read_engine(reply: Reply) -> Engine:
-    """What the answer to `ASK` says. A server that does not say is taken for the oldest one."""
+    """Return what the answer to `ASK` says.
+
+    A server that does not say is taken for the oldest one.
+    """
     if isinstance(reply, ErrorReply):
         if reply.code == "NOAUTH" or code_of_reply(str(reply)) is not None:
             raise ConnectionError(str(reply))  # no password was given, or LOADING, BUSY …: not now
@@ -352,7 +358,7 @@ class Handshake:
 
     @property
     def is_list(self) -> bool:
-        """False: a transport gives the reply to `request` as it is, not in a list."""
+        """Return False if a transport gives the reply to `request` as it is, not in a list."""
         return self.request.replies > 1
 
     def closed(self) -> ClosedAtScript | None:
@@ -374,7 +380,7 @@ def _probe_request(names: tuple[str, ...], *before: Request) -> Request:
 
 
 def _is_refused(reply: Reply) -> bool:
-    """True: this user may not run the command, or the server does not know it."""
+    """Return True if this user may not run the command, or the server does not know it."""
     if not isinstance(reply, ErrorReply):
         return False
     if reply.code == "NOAUTH":
@@ -388,7 +394,7 @@ def _is_refused(reply: Reply) -> bool:
 
 
 def _engine(known: Engine, refused: frozenset[str]) -> Engine:
-    """What is known and allowed. UsageError: not even a release is."""
+    """Return what is known and allowed. Raises UsageError if not even a release is."""
     native = known.compare_delete
     if native in refused:
         native = "LUA"
@@ -400,7 +406,7 @@ def _engine(known: Engine, refused: frozenset[str]) -> Engine:
 
 
 def must_allow(engine: Engine, use: Use) -> None:
-    """Nothing, if the server allows what *use* needs. UsageError: it does not."""
+    """Nothing, if the server allows what *use* needs. Raises UsageError if it does not."""
     if use in _KEPT_ALIVE:
         must_allow(engine, "renew")
     if use not in _BY_SCRIPT and engine.set_ifeq:
@@ -414,7 +420,7 @@ def must_allow(engine: Engine, use: Use) -> None:
 def _cannot_work(
     doing: str, missing: frozenset[str], refused: frozenset[str] = frozenset()
 ) -> UsageError:
-    """*refused*: among them may be a command that would do instead, or would name one."""
+    """Return *refused*: among them may be a command that would do instead, or would name one."""
     native = sorted(refused & {"DELEX", "DELIFEQ", "COMMAND INFO"})
     names = " or ".join([" and ".join(sorted(missing)), *native])
     return UsageError(
@@ -469,7 +475,7 @@ class Negotiation:
         self._has_no_alert = False
 
     def first(self, now: float) -> Dialect:
-        """What to begin with."""
+        """Return what to begin with."""
         worked, until = self._worked
         self._trusted = worked if now < until else None
         return self._known if now < self._until else RESP3
@@ -483,7 +489,7 @@ class Negotiation:
         at_script: bool = False,
         began: int = MOST_AT_SCRIPTS,
     ) -> Dialect | None:
-        """What to try after *dialect* has failed: HELLO was refused, or the connection closed.
+        """Say what to try after *dialect* has failed: HELLO was refused, or the connection closed.
 
         *at_script*: it was closed when it got a script. *began*: `at_scripts` when it began to be
         opened; those that are opened, and closed, at the same time count as one. None: nothing, the
@@ -505,7 +511,7 @@ class Negotiation:
 
     @property
     def may_have_alert(self) -> bool:
-        """Whether to look for the reason, after the server has closed every connection.
+        """Return whether to look for the reason, after the server has closed every connection.
 
         Not after a connection has worked: then it is an outage, whatever the reason.
         """
@@ -516,7 +522,7 @@ class Negotiation:
         self._has_no_alert = True
 
     def may_end(self, now: float) -> bool:
-        """Whether to find out if the server would end connections for us."""
+        """Return whether to find out if the server would end connections for us."""
         return now >= self._no_ending_until
 
     def worked(self, dialect: Dialect, now: float, *, ends: bool = True) -> None:

@@ -59,11 +59,11 @@ SENTENCES = {
     "superseded": "the value was deleted or loaded elsewhere meanwhile",
     # Why a stream was not stored.
     "too_long": "it has more bytes than most= allows",
-    # Why a fire of a scheduled function failed.
+    # Why a run of a scheduled function failed.
     "raised": "the function raised an exception",
     "lease_lost": "its lease was lost; another machine takes over",
     "stopped": "the scheduler was stopped; another machine takes over",
-    # Why a machine runs no fires: clock_skew.
+    # Why a machine starts no runs: clock_skew.
     "clock": "the clock of this machine differs from the server's",
     OTHER: "an error without a specific code",
 }
@@ -95,12 +95,15 @@ _PHRASES = (
 
 
 def cause_for(code: str, detail: str = "") -> Cause:
-    """The cause with *code*. *detail*: a more precise sentence than the usual one."""
+    """Return the cause with *code*. *detail*: a more precise sentence than the usual one."""
     return Cause(detail or SENTENCES[code], code)
 
 
 def code_of_reply(text: str) -> str | None:
-    """The code of an error reply that means an outage; None: the request itself was wrong."""
+    """Return the code of an error reply that means an outage.
+
+    None: the request itself was wrong.
+    """
     code = _FIRST_WORDS.get(text.partition(" ")[0])
     if code is not None:
         return code
@@ -118,13 +121,16 @@ class Absent(KeyError):
         self.name = name
 
     def as_unavailable(self) -> Unavailable:
-        """The error for a caller of this one value."""
+        """Return the error for a caller of this one value."""
         why = cause_for("load_failed", "the loader returned no value for it")
         return Unavailable(why, self.name, KeyError.__name__)
 
 
 def picked(name: str, items: list[Any], result: Any) -> list[Any]:
-    """What a load of many returned, as a value for each item, or an Absent. UsageError: no dict."""
+    """Return what a load of many returned, as a value for each item, or an Absent.
+
+    Raises UsageError if no dict.
+    """
     if not isinstance(result, Mapping):
         kind = type(result).__name__
         raise UsageError(f"{name}: the loader must return a dict of values by item, not {kind}")
@@ -133,12 +139,15 @@ def picked(name: str, items: list[Any], result: Any) -> list[Any]:
 
 
 def failure_name(error: Exception) -> str:
-    """What is remembered of a load that failed so: which type, and nothing that may be secret."""
+    """Return what is remembered of a load that failed so.
+
+    Which type, and nothing that may be secret.
+    """
     return NO_VALUE if isinstance(error, Absent) else type(error).__name__
 
 
 def load_error(failure: str, name: str) -> Absent | Unavailable:
-    """What is raised for a failure that is remembered."""
+    """Return what is raised for a failure that is remembered."""
     if failure == NO_VALUE:
         return Absent(name)
     return Unavailable(cause_for("load_failed", f"the last load failed ({failure})"), name, failure)

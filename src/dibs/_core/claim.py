@@ -8,7 +8,7 @@ A claim is a lease whose value also says what was submitted and when:
     dibs1 json - 1731640000.123 0.205                 below it the result, framed as cached values
     {"order": 17}                                     are
 
-The end is one decision for submissions, jobs and fires; the caller does the I/O:
+The end is one decision for submissions, jobs and runs; the caller does the I/O:
 
 1. `left_by`: how the body ended, and what was chosen for that → what is left.
 2. `first_write`, `next_write`: what is left, and what each write has met → the next write, or the
@@ -76,18 +76,18 @@ class Replay(NamedTuple):
 
 
 def running_record(token: bytes, fingerprint: bytes, now: float, note: bytes = b"") -> bytes:
-    """The value of a running claim, which is unique. *now*: the wall clock."""
+    """Return the value of a running claim, which is unique. *now*: the wall clock."""
     secret, holder, _ = parts_of(token)
     return b"%b %b %x@%b%b" % (secret, fingerprint, int(now * 1000), holder or b"", note)
 
 
 def with_note(running: bytes, note: bytes) -> bytes:
-    """The record *running* with another *note*."""
+    """Return the record *running* with another *note*."""
     return running.partition(b"\n")[0] + note
 
 
 def encoded_note(note: object) -> bytes:
-    """*note* as the end of a record. UsageError: not a text, or too long."""
+    """Return *note* as the end of a record. Raises UsageError if not a text, or too long."""
     if note is None:
         return b""
     if not isinstance(note, str) or len(note) > LONGEST_NOTE:
@@ -103,7 +103,10 @@ _NOT_QUOTED = "!$&'()*+,-./:;=?@_"
 
 
 def done_record(running: bytes, result: bytes) -> bytes:
-    """What takes the claim's place: who was first, with which payload, and what came of it."""
+    """Return what takes the claim's place.
+
+    Who was first, with which payload, and what came of it.
+    """
     secret, fingerprint = secret_of(running), fingerprint_in(running)
     note = note_in(running)
     # Before the fingerprint, because that is the last word for every version.
@@ -113,7 +116,10 @@ def done_record(running: bytes, result: bytes) -> bytes:
 
 
 def framed(options: ClaimOptions, value: Any, now: float, took: float) -> bytes:
-    """The result, as `done_record` wants it. UsageError: the codec cannot hold it."""
+    """Return the result, as `done_record` wants it.
+
+    Raises UsageError if the codec cannot hold it.
+    """
     codec = options.codec
     try:
         data = codec.encode(value)
@@ -148,7 +154,7 @@ def read_claim(replies: list[Reply], record: bytes) -> Won | ExistingClaim:
 
 
 def read_record(value: Reply, left: float) -> ExistingClaim:
-    """What a record says."""
+    """Return what a record says."""
     data, left = value if isinstance(value, bytes) else b"", max(left, 0.0)
     if not data.startswith(_DONE):
         _, fingerprint, since = _parts_of_running(data)
@@ -160,12 +166,12 @@ def read_record(value: Reply, left: float) -> ExistingClaim:
 
 
 def fingerprint_in(running: bytes) -> bytes:
-    """The fingerprint of the payload of a running claim."""
+    """Return the fingerprint of the payload of a running claim."""
     return _parts_of_running(running)[1]
 
 
 def since_in(running: bytes) -> float:
-    """When a running claim was claimed, by the wall clock of its process; 0: not known."""
+    """Return when a running claim was claimed, by the wall clock of its process; 0: not known."""
     return _parts_of_running(running)[2]
 
 
@@ -202,14 +208,14 @@ _LATE = 0.05
 
 
 def seems_dead(options: ClaimOptions, found: ExistingClaim) -> bool:
-    """Whether a running claim was not renewed when it should have been."""
+    """Return whether a running claim was not renewed when it should have been."""
     return found.state == "running" and found.left < options.lease * 2 / 3 - _LATE
 
 
 def done_elsewhere(
     engine: Engine, key: bytes, found: ExistingClaim, recorded: Recorded
 ) -> Request | None:
-    """What the process would have written that made the claim, and has committed *recorded*.
+    """Return what the process would have written that made the claim, and has committed *recorded*.
 
     None: the claim in the store is not the one that was committed.
     """
@@ -220,7 +226,7 @@ def done_elsewhere(
 
 
 def _retry_after(options: ClaimOptions, found: ExistingClaim) -> float:
-    """When another attempt makes sense.
+    """Return when another attempt makes sense.
 
     A running claim that will leave its key behind is in the way for a window after its end.
     """
@@ -241,15 +247,15 @@ def left_by(
     work: Work = "submission",
     lost: bool = False,
 ) -> Left:
-    """What work leaves that ended so. *lost*: its lease had expired, by the local clock.
+    """Return what work leaves that ended so. *lost*: its lease had expired, by the local clock.
 
-    A job or a fire whose lease was lost is not done, however it ended: another machine may have it.
+    A job or a run whose lease was lost is not done, however it ended: another machine may have it.
     """
     if how == "handed_over":
         return "untouched"
     if how == "released" or (work != "submission" and lost):
         return "nothing"
-    if work == "fire" and how == "cancelled":  # its machine stops: another one runs it
+    if work == "run" and how == "cancelled":  # its machine stops: another one runs it
         return "nothing"
     kept = after if how == "returned" else on_error
     if kept == "release":
@@ -257,9 +263,9 @@ def left_by(
     return "result" if kept == "replay" and has_result else "done"
 
 
-def is_fire_over(how: How, *, lost: bool) -> bool:
-    """Whether a fire is recorded as over; else another machine runs it."""
-    return left_by(how, "hold", "hold", work="fire", lost=lost) == "done"
+def is_run_over(how: How, *, lost: bool) -> bool:
+    """Return whether a run is recorded as over; else another machine runs it."""
+    return left_by(how, "hold", "hold", work="run", lost=lost) == "done"
 
 
 # ---- how work ends: how it is written
@@ -276,7 +282,7 @@ class ClaimRecord(NamedTuple):
     """How long it is kept, from now on."""
 
     def value(self, left: Left) -> bytes:
-        """What is written: with the result, or *done* alone, not longer than the claim."""
+        """Return what is written: with the result, or *done* alone, not longer than the claim."""
         if left == "result":
             return done_record(self.claim, self.result)
         done = done_record(self.claim, b"")
@@ -299,7 +305,10 @@ class NoRoom(Outage):
 
 
 def no_room(reply: ErrorReply) -> NoRoom | None:
-    """What *reply* means, if the server has no room for a write: it may take a smaller one."""
+    """Return what *reply* means, if the server has no room for a write.
+
+    It may take a smaller one.
+    """
     code = code_of_reply(str(reply))
     return NoRoom(cause_for(code), sent=True) if code in ("oom", "quota") else None
 
@@ -336,14 +345,14 @@ _WRITE_RESULT, _WRITE_DONE = RecordWrite("result"), RecordWrite("done")
 
 
 def first_write(record: ClaimRecord) -> RecordWrite:
-    """The result, or *done* if there is none or it is too large."""
+    """Return the result, or *done* if there is none or it is too large."""
     return _WRITE_RESULT if 0 < len(record.result) <= LARGEST_RESULT else _WRITE_DONE
 
 
 def next_write(
     record: ClaimRecord, write: RecordWrite, met: Met
 ) -> RecordWrite | EndingVerdict | None:
-    """What follows. None: it was refused, and nothing smaller can be written."""
+    """Return what follows. None: it was refused, and nothing smaller can be written."""
     if met is WRITTEN and write is _WRITE_RESULT:  # nearly always
         return COMPLETED
     if met.what == "written":
@@ -376,7 +385,7 @@ def complete_request(
 
 
 def read_complete(reply: Reply, record: bytes, left: bytes) -> bool:
-    """True: *left* is stored. False: the claim was lost before."""
+    """Return True if *left* is stored. False: the claim was lost before."""
     # An old value that equals what we leave: the request was repeated, and the first one did it.
     return reply in (1, record, left)
 
@@ -389,7 +398,7 @@ def write_request(
     value: bytes,
     deadline: float,
 ) -> Request:
-    """*write* of *value* as a request. *deadline*: when the lease expires."""
+    """Return *write* of *value* as a request. *deadline*: when the lease expires."""
     if write.free_until is None and not write.forced:
         until = deadline if len(value) <= MOST_KEPT else 0.0
         return complete_request(engine, key, record.claim, value, record.ms, until)
@@ -398,7 +407,7 @@ def write_request(
 
 
 def read_write(write: RecordWrite, record: ClaimRecord, value: bytes, reply: Reply) -> Met:
-    """What a *write* of *value* has met."""
+    """Return what a *write* of *value* has met."""
     if read_complete(reply, record.claim, value):
         return WRITTEN
     if type(reply) is int and reply > 1:
@@ -424,7 +433,7 @@ class DoneRequest(Request):
         self._record = record
 
     def at(self, now: float) -> Request:
-        """The request, with the time that is left at *now*."""
+        """Return the request, with the time that is left at *now*."""
         left = self._record._replace(ms=milliseconds(self.until - now))
         return DoneRequest(self.key, left, self.until)
 
@@ -437,7 +446,10 @@ _SENTENCES = {
 
 
 def warning_for(verdict: EndingVerdict, refusal: object) -> str | None:
-    """The sentence for the log. None: it ended as usual. *refusal*: of the last write, if any."""
+    """Return the sentence for the log. None: it ended as usual.
+
+    *refusal*: of the last write, if any.
+    """
     code = "late" if verdict.kind == "late" else verdict.code
     if code is None:
         return None

@@ -55,7 +55,7 @@ Redirect = Moved | Ask | TryAgain
 
 @functools.lru_cache(maxsize=4096)  # a lease asks twice, for the same key
 def slot_of(key: bytes) -> int:
-    """The slot of a key; what is in braces decides, if anything is."""
+    """Return the slot of a key; what is in braces decides, if anything is."""
     if b"{" in key:
         start = key.find(b"{") + 1
         end = key.find(b"}", start)
@@ -84,7 +84,7 @@ def read_slots(reply: Reply, source: Node) -> list[Range]:
 
 
 def _address_in(more: list[Reply]) -> str:
-    """The IP address of a node, from what follows its host and port; "": none is given."""
+    """Return the IP address of a node, from what follows its host and port; "": none is given."""
     facts = more[1] if len(more) > 1 else None
     if isinstance(facts, list):  # RESP2
         facts = dict(zip(facts[::2], facts[1::2], strict=False))  # type: ignore[arg-type]
@@ -121,13 +121,13 @@ def read_redirect(error: ErrorReply | None, source: Node) -> Redirect | None:
 
 
 def where_to_ask(known: Iterable[Node], doubtful: set[Node], seeds: list[Node]) -> list[Node]:
-    """Whom to ask for the map, in this order: nodes that answer first."""
+    """Return whom to ask for the map, in this order: nodes that answer first."""
     nodes = sorted(set(known), key=lambda node: node in doubtful)
     return list(dict.fromkeys([*nodes, *seeds]))
 
 
 def first_failure(outcomes: list[Any]) -> Exception:
-    """Why there is no map: a mistake in the settings before any outage."""
+    """Return why there is no map: a mistake in the settings before any outage."""
     unknown = Outage("no node of the cluster knows the slots", sent=False, code="clusterdown")
     failures = [each for each in outcomes if isinstance(each, Exception)]
     mistakes = [each for each in failures if not isinstance(each, Outage)]
@@ -138,14 +138,14 @@ def first_failure(outcomes: list[Any]) -> Exception:
 
 
 def asking(request: Request) -> Request:
-    """*request* for a node that takes over its slot: ASKING before each command."""
+    """Return *request* for a node that takes over its slot: ASKING before each command."""
     commands = [command for command, _ in commands_in(request.payload)]
     payload = b"".join([_ASKING + command for command in commands])
     return Request(payload, 2 * len(commands), request.key, request.until)
 
 
 def read_asked(replies: list[Reply], request: Request) -> Reply:
-    """The reply to *request* (a list, if there are several) among those to `asking`."""
+    """Return the reply to *request* (a list, if there are several) among those to `asking`."""
     own = replies[1::2]
     return own if request.replies > 1 else own[0]
 
@@ -161,7 +161,7 @@ class Outboxes:
 
     @property
     def waits_for_map(self) -> bool:
-        """True: there are requests for slots whose node is not known."""
+        """Return True if there are requests for slots whose node is not known."""
         return bool(self._by_node.get(None))
 
     def add(self, node: Node | None, request: Request, now: float) -> None:
@@ -170,7 +170,7 @@ class Outboxes:
             self._by_node.setdefault(node, Outbox()).add(request, now)
 
     def take(self, node: Node | None, now: float) -> list[Request]:
-        """All that is still worth delivering."""
+        """Return all that is still worth delivering."""
         outbox = self._by_node.pop(node, None)
         return [] if outbox is None else outbox.take(now)
 
@@ -211,7 +211,7 @@ class Master(NamedTuple):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
+        """Return where it listens."""
         return self.host, self.port
 
 
@@ -227,7 +227,7 @@ def read_master(
 
 
 def choose(known: Master | None, answers: list[Master], sentinels: int) -> Master | None:
-    """The master, by what we know and what some of the *sentinels* (how many there are) say.
+    """Return the master, by what we know and what some of the *sentinels* (how many there are) say.
 
     A higher epoch wins. Sentinels that were set up again count from 0: if more than half of
     all sentinels answer, and none of them names the master that we know, they are right.
@@ -242,7 +242,7 @@ def choose(known: Master | None, answers: list[Master], sentinels: int) -> Maste
 
 
 def concerns(message: object, service: str) -> bool:
-    """True: a sentinel published something about *service*. Ask who the master is now."""
+    """Return True if a sentinel published something about *service*. Ask who the master is now."""
     match message:
         case {"type": "message" | b"message", "data": bytes() | str() as data}:
             text = data.decode(errors="replace") if isinstance(data, bytes) else data
@@ -252,7 +252,7 @@ def concerns(message: object, service: str) -> bool:
 
 
 def is_master(role: Reply) -> bool:
-    """Whether the answer to ROLE is that of a master."""
+    """Return whether the answer to ROLE is that of a master."""
     if not isinstance(role, list) or not role:
         return True  # a server or proxy that does not say: its errors will
     return role[0] in (b"master", "master")
@@ -266,7 +266,7 @@ Reaction = Literal["reconnect", "ask"]
 
 
 def reaction_to(code: str) -> Reaction | None:
-    """What an error with that code says about the server; None: nothing.
+    """Return what an error with that code says about the server; None: nothing.
 
     READONLY, MASTERDOWN: it is a replica, connect again. CLUSTERDOWN: it has no node for the slot,
     perhaps because it has left the cluster; ask another one. NOREPLICAS: it is a master that lost
@@ -287,7 +287,7 @@ class Reconnections:
         self._reconnected_at = math.inf
 
     def may_look(self, now: float) -> bool:
-        """False: that was done a moment ago."""
+        """Return False if that was done a moment ago."""
         if now - self._looked_at < RECONNECT_EVERY:
             return False
         self._looked_at = now

@@ -38,11 +38,11 @@ class Codec(Protocol):
     fingerprint: str
 
     def encode(self, value: Any) -> bytes:
-        """The value as bytes. UsageError: it cannot be."""
+        """Return the value as bytes. Raises UsageError if it cannot be."""
         ...
 
     def decode(self, data: bytes) -> Any:
-        """The value. Any exception means that the bytes cannot be read."""
+        """Return the value. Any exception means that the bytes cannot be read."""
         ...
 
 
@@ -65,24 +65,24 @@ def frame(
     payload: bytes,
     versions: Iterable[bytes | None] = (),
 ) -> bytes:
-    """One line about the value, and the value. *versions*: those of its tags."""
+    """Return one line about the value, and the value. *versions*: those of its tags."""
     head = f"dibs1 {codec} {fingerprint} {made_at:.3f} {took:.6f}".encode()
     tagged = b"".join([b" " + version for version in versions if version is not None])
     return b"%b%b\n%b" % (head, tagged, payload)
 
 
 def head_of(codec: Codec) -> bytes:
-    """How every frame of *codec* begins, as long as its schema is the same."""
+    """Return how every frame of *codec* begins, as long as its schema is the same."""
     return f"dibs1 {codec.name} {codec.fingerprint} ".encode()
 
 
 def loading_mark(token: bytes) -> bytes:
-    """What stands in a value's place while it is loaded for the first time."""
+    """Return what stands in a value's place while it is loaded for the first time."""
     return MARK + b" " + token
 
 
 def unframe(data: bytes) -> Frame | None:
-    """What the frame holds; None: these bytes are not ours, or of another version."""
+    """Return what the frame holds; None: these bytes are not ours, or of another version."""
     head, newline, payload = data.partition(b"\n")
     words = head.split(b" ")
     if not newline or len(words) < 5 or words[0] != MAGIC:
@@ -122,7 +122,7 @@ class JsonCodec:
         self._dumps, self._loads = _write_json, _read_json
 
     def pack(self, value: Any) -> tuple[bytes, Any]:
-        """*value* as bytes, and as it is read back."""
+        """Return *value* as bytes, and as it is read back."""
         if self._is_untyped:
             # What is read back equal has lost nothing: no need to walk through it in Python.
             with contextlib.suppress(Exception):
@@ -134,7 +134,7 @@ class JsonCodec:
         return data, self.decode(data)
 
     def encode(self, value: Any) -> bytes:
-        """*value* as bytes. UsageError: it cannot be."""
+        """Return *value* as bytes. Raises UsageError if it cannot be."""
         return self._encode_plain(value)
 
     def _encode_plain(self, value: Any) -> bytes:
@@ -150,7 +150,7 @@ class JsonCodec:
 
 
 def _cannot_hold(error: Exception) -> UsageError:
-    """What is wrong, without the value: an error of Unicode would print it."""
+    """Return what is wrong, without the value: an error of Unicode would print it."""
     if isinstance(error, UsageError):
         return error
     reason = type(error).__name__ if isinstance(error, UnicodeError | RecursionError) else error
@@ -185,7 +185,7 @@ class FastJsonCodec(JsonCodec):
         self._dumps, self._loads = _fast_json(library)
 
     def encode(self, value: Any) -> bytes:
-        """*value* as bytes; to read them back is quicker than to walk through it."""
+        """Return *value* as bytes; to read them back is quicker than to walk through it."""
         return self.pack(value)[0] if self._is_untyped else self._encode_plain(value)
 
     def _encode_plain(self, value: Any) -> bytes:
@@ -198,7 +198,7 @@ class FastJsonCodec(JsonCodec):
 
 
 def _fast_json(library: str) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
-    """How it writes and reads. UsageError: it is not installed."""
+    """Return how it writes and reads. Raises UsageError if it is not installed."""
     try:
         if library == "orjson":
             import orjson
@@ -212,7 +212,10 @@ def _fast_json(library: str) -> tuple[Callable[[Any], bytes], Callable[[bytes], 
 
 
 def _check_json(plain: Any) -> None:
-    """TypeError: these libraries would write it as something else: a set as a list, NaN as null."""
+    """Raise TypeError if these libraries would write it as something else.
+
+    A set as a list, NaN as null.
+    """
     if isinstance(plain, dict):
         for each in cast("dict[str, Any]", plain).values():
             _check_json(each)
@@ -247,7 +250,7 @@ MOST_DECOMPRESSED = 64
 
 
 def decompressed(data: bytes, most: int, member: Any = None) -> bytes:
-    """What zlib has compressed, with all bytes that follow it unread in *member*.
+    """Return what zlib has compressed, with all bytes that follow it unread in *member*.
 
     ValueError: it is longer than *most*, or does not end. zlib.error: it is no such data.
     """
@@ -295,7 +298,7 @@ ITERATOR = (
 
 
 def packed(codec: Codec, value: Any, name: str) -> tuple[bytes, Any]:
-    """*value* as bytes, and as callers get it back. UsageError: it cannot be kept.
+    """Return *value* as bytes, and as callers get it back. UsageError: it cannot be kept.
 
     *name*: what the error calls the key.
     """
@@ -328,7 +331,10 @@ CODECS: dict[str, Callable[[Any], Codec]] = {
 
 
 def make_codec(codec: object, of: Any) -> Codec:
-    """The codec that the caller named or brought. UsageError: there is no such one."""
+    """Return the codec that the caller named or brought.
+
+    Raises UsageError if there is no such one.
+    """
     if not isinstance(codec, str):
         return _checked_codec(codec)
     name, plus, compression = codec.partition("+")

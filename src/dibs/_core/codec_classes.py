@@ -31,7 +31,7 @@ def _describe_class(name: str, fields: FieldConverters) -> str:
 
 
 def _error_within(fields: FieldConverters, part_of: Callable[[str], Any]) -> ConversionError | None:
-    """Which field it was; looked for when it has happened."""
+    """Return which field it was; looked for when it has happened."""
     for name, field in fields.items():
         try:
             field.write(part_of(name))
@@ -46,12 +46,12 @@ def _error_within(fields: FieldConverters, part_of: Callable[[str], Any]) -> Con
 
 
 def is_dataclass(of: Any) -> bool:
-    """True: the class, not an instance."""
+    """Return True if the class, not an instance."""
     return isinstance(of, type) and dataclasses.is_dataclass(of)
 
 
 def field_names(cls: Any) -> list[str]:
-    """All of them, also those that `__init__` does not take."""
+    """Return all of them, also those that `__init__` does not take."""
     return [field.name for field in dataclasses.fields(cls)]
 
 
@@ -118,7 +118,10 @@ def _instance_maker(cls: Any, name: str, fields: FieldConverters) -> Read:
 
 
 def _positional_fields(cls: Any, name: str, given: list[str]) -> list[str]:
-    """The fields that `__init__` takes in this order. Unsupported: it does not take them all."""
+    """Return the fields that `__init__` takes in this order.
+
+    Raises Unsupported if it does not take them all.
+    """
     parameters = signature_of(cls).parameters.values()
     by_name = {
         each.name
@@ -135,7 +138,7 @@ def _positional_fields(cls: Any, name: str, given: list[str]) -> list[str]:
 
 
 def _is_generated(cls: Any) -> bool:
-    """True: what makes it again sets the fields and does nothing else."""
+    """Return True if what makes it again sets the fields and does nothing else."""
     code = getattr(cls.__init__, "__code__", None)
     return not hasattr(cls, "__post_init__") and getattr(code, "co_filename", "") == "<string>"
 
@@ -154,12 +157,12 @@ def _check_again(plain: Any, make: Read, put: Write) -> None:
 
 
 def is_named_tuple(of: Any) -> bool:
-    """True: the class of a named tuple."""
+    """Return True for the class of a named tuple."""
     return isinstance(of, type) and issubclass(of, A_TUPLE) and hasattr(of, "_fields")
 
 
 def named_tuple(cls: Any, name: str, fields: FieldConverters) -> Converter:
-    """A list, as JSON makes of any tuple."""
+    """Return a list, as JSON makes of any tuple."""
     writers = [each.write for each in fields.values()]
     readers = [each.read for each in fields.values()]
 
@@ -180,7 +183,7 @@ def named_tuple(cls: Any, name: str, fields: FieldConverters) -> Converter:
 
 
 def typed_dict(name: str, fields: FieldConverters, required: frozenset[str]) -> Converter:
-    """A dict with these keys and no others."""
+    """Return a dict with these keys and no others."""
 
     def convert(value: Any, by: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
         if type(value) is not A_DICT:
@@ -210,7 +213,7 @@ def typed_dict(name: str, fields: FieldConverters, required: frozenset[str]) -> 
 
 
 def is_pydantic(of: Any) -> bool:
-    """True: a model, also of a library that is built on pydantic."""
+    """Return True if a model, also of a library that is built on pydantic."""
     return isinstance(of, type) and hasattr(of, "model_validate") and hasattr(of, "model_dump")
 
 
@@ -238,7 +241,7 @@ def pydantic(cls: Any) -> Converter:
 
 
 def is_struct(of: Any) -> bool:
-    """True: the class of a msgspec struct."""
+    """Return True for the class of a msgspec struct."""
     return isinstance(of, type) and hasattr(of, "__struct_fields__")
 
 
@@ -294,7 +297,7 @@ def _is_same(one: Any, two: Any) -> bool:
 
 
 def _parts_of_model(value: Any) -> dict[str, Any] | None:
-    """The fields of a model and what it has besides; None: it is no model."""
+    """Return the fields of a model and what it has besides; None: it is no model."""
     cls = cast(Any, type(value))
     if is_pydantic(cls):
         return {**value.__dict__, **(value.__pydantic_extra__ or {})}

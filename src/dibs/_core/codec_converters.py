@@ -85,7 +85,7 @@ def _scalar_converter(name: str, *types: type) -> Converter:
 
 
 def _json_with_text_keys(value: Any) -> Any:
-    """*value*, where every key in it is text: JSON would make text of others, for good."""
+    """Return *value*, where every key in it is text: JSON would make text of others, for good."""
     if type(value) not in _ATOMS:
         _check_keys(value)
     return value
@@ -123,7 +123,7 @@ class JsonValue:
 
 
 def _exact_json(value: Any) -> Any:
-    """*value*, where every part of it is of a type that JSON has."""
+    """Return *value*, where every part of it is of a type that JSON has."""
     kind = _type_of(value)
     if kind in _ATOMS:
         return value
@@ -198,7 +198,7 @@ def _reading_moment(cls: Any) -> Read:
 
 
 def _duration_value(value: datetime.timedelta) -> Any:
-    """Seconds; days, seconds and microseconds where a float would not be exact."""
+    """Return seconds; days, seconds and microseconds where a float would not be exact."""
     total = value.total_seconds()
     if abs(value.days) < 999_999_999 and datetime.timedelta(seconds=total) == value:
         return total
@@ -260,7 +260,7 @@ def enumeration(cls: Any) -> Converter:
 
 
 def literal(values: tuple[Any, ...]) -> Converter:
-    """The value itself, where JSON has words for all of them; else which one it is."""
+    """Return the value itself, where JSON has words for all of them; else which one it is."""
     name = f"Literal[{', '.join(map(repr, values))}]"
     types = frozenset(map(_type_of, values))
     known = {(_type_of(value), value): number for number, value in enumerate(values)}
@@ -285,7 +285,7 @@ def _nth_reader(values: tuple[Any, ...]) -> Read:
 
 
 def sequence(cls: type, item: Converter) -> Converter:
-    """A list, tuple, set, frozenset or deque of one type of item; in JSON a list."""
+    """Return a list, tuple, set, frozenset or deque of one type of item; in JSON a list."""
     name, make = cls.__name__, cast(Any, cls)
     is_list = cls is list
 
@@ -338,7 +338,7 @@ def fixed_tuple(items: Sequence[Converter]) -> Converter:
 
 
 def mapping(cls: type, key: Converter, item: Converter) -> Converter:
-    """A dict, OrderedDict or Counter; a key that is not text is written as JSON."""
+    """Return a dict, OrderedDict or Counter; a key that is not text is written as JSON."""
     name, make = cls.__name__, cast(Any, cls)
     key = SCALARS[str] if key is ANYTHING else key
     write_key, read_key = _key_converters(key)

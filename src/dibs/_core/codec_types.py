@@ -74,7 +74,10 @@ class Shape:
         self.fingerprint = _hash_text(f"{FORMAT} {self.text}")[:8]
 
     def to_plain(self, value: Any) -> Any:
-        """*value* as dicts, lists, strings and numbers. UsageError: it would not come back."""
+        """Return *value* as dicts, lists, strings and numbers.
+
+        Raises UsageError if it would not come back.
+        """
         try:
             return self._write_late(value)
         except ConversionError as error:
@@ -90,7 +93,10 @@ def _shape_of(of: Any) -> Shape:
 
 
 def shape_of(of: Any) -> Shape:
-    """The shape of *of*, composed once in this process. UsageError: it cannot be kept as JSON."""
+    """Return the shape of *of*, composed once in this process.
+
+    Raises UsageError if it cannot be kept as JSON.
+    """
     try:
         return _shape_of(of)
     except TypeError:  # it cannot be hashed
@@ -98,7 +104,7 @@ def shape_of(of: Any) -> Shape:
 
 
 def describe(of: Any) -> str:
-    """The type as text that changes when its stored form does."""
+    """Return the type as text that changes when its stored form does."""
     return shape_of(of).text
 
 
@@ -109,7 +115,10 @@ class LaterType:
         self._find = find
 
     def found(self) -> Any:
-        """The type. JsonValue: a name in it still does not exist, or only for type checkers."""
+        """Return the type.
+
+        JsonValue: a name in it still does not exist, or only for type checkers.
+        """
         try:
             return self._find()
         except Exception:
@@ -124,7 +133,7 @@ def _now_or_later(find: Callable[[], Any]) -> Any:
 
 
 def returned_type(function: Callable[..., Any]) -> Any:
-    """What *function* says it returns, where that says more than JSON; else None.
+    """Return what *function* says it returns, where that says more than JSON; else None.
 
     LaterType: it says something that cannot be resolved yet.
     """
@@ -132,7 +141,10 @@ def returned_type(function: Callable[..., Any]) -> Any:
 
 
 def returned_values_type(function: Callable[..., Any]) -> Any:
-    """The type of the values in the dict that *function* says it returns; as `returned_type`."""
+    """Return the type of the values in the dict that *function* says it returns.
+
+    As `returned_type`.
+    """
     return _now_or_later(functools.partial(_returned_values_type, function))
 
 
@@ -162,7 +174,7 @@ _ITERATORS = (
 
 
 def yielded_type(function: Callable[..., Any]) -> Any:
-    """The type of what a generator says it yields; as `returned_type`."""
+    """Return the type of what a generator says it yields; as `returned_type`."""
     try:
         of = typing.get_type_hints(function).get("return")
     except Exception:
@@ -208,7 +220,10 @@ class _Composer:
         self._known: dict[Any, Converter] = {}
 
     def of(self, of: Any, owner: Any = None) -> Converter:
-        """The converter of *of*; *owner* is what `Self` means. Unsupported: there is none."""
+        """Return the converter of *of*; *owner* is what `Self` means.
+
+        Raises Unsupported if there is none.
+        """
         of = _bare_type(of, owner)
         if getattr(of, "__unpacked__", False):
             raise Unsupported(
@@ -242,7 +257,7 @@ class _Composer:
         return None
 
     def _named_converter(self, of: Any) -> Converter:
-        """A class with fields, or an alias: what may name itself."""
+        """Return a class with fields, or an alias: what may name itself."""
         if of in self._known:
             return self._known[of]
         late = _Late(_short_name(of))
@@ -251,7 +266,7 @@ class _Composer:
         return late.made
 
     def _expected_converter(self, of: Any, late: _Late) -> Converter:
-        """What is known of a class before it is composed: how its values look."""
+        """Return what is known of a class before it is composed: how its values look."""
         origin, converter = get_origin(of) or of, late.converter()
         if typing.is_typeddict(origin):
             return converter._replace(kinds=DICT, types=DICT)
@@ -292,7 +307,10 @@ class _Composer:
 
 
 def _shortened_text(converter: Converter) -> Converter:
-    """A long text as its hash: types that name each other many times would grow without end."""
+    """Return a long text as its hash.
+
+    Types that name each other many times would grow without end.
+    """
     if len(converter.text) < LONGEST_TEXT:
         return converter
     return converter._replace(text=f"{converter.name}#{_hash_text(converter.text)}")
@@ -323,7 +341,7 @@ def _bare_type(of: Any, owner: Any) -> Any:
 
 
 def _meaning_of(variable: TypeVar) -> Any:
-    """What an unbound type variable stands for."""
+    """Return what an unbound type variable stands for."""
     if variable.__constraints__:
         return cast(Any, Union)[variable.__constraints__]
     bound = variable.__bound__
@@ -331,7 +349,7 @@ def _meaning_of(variable: TypeVar) -> Any:
 
 
 def _union_members(of: Any, owner: Any) -> Iterator[Any]:
-    """The members of a union, and of unions in it under another name."""
+    """Yield the members of a union, and of unions in it under another name."""
     for member in get_args(of):
         bare = _bare_type(member, owner)
         if get_origin(bare) in (Union, types.UnionType):
@@ -341,7 +359,7 @@ def _union_members(of: Any, owner: Any) -> Iterator[Any]:
 
 
 def _short_name(of: Any) -> str:
-    """A name without modules: `Page[Dish]`."""
+    """Return a name without modules: `Page[Dish]`."""
     origin, args = get_origin(of), get_args(of)
     if origin in (Union, types.UnionType):
         return " | ".join(map(_short_name, args))
@@ -350,7 +368,7 @@ def _short_name(of: Any) -> str:
 
 
 def _alias_value(of: Any) -> Any:
-    """What `type Pair[T] = tuple[T, T]` stands for."""
+    """Return what `type Pair[T] = tuple[T, T]` stands for."""
     alias = get_origin(of) or of
     return _bound_type(
         alias.__value__, dict(zip(alias.__type_params__, get_args(of), strict=False))
@@ -358,7 +376,7 @@ def _alias_value(of: Any) -> Any:
 
 
 def _required_keys(cls: Any) -> frozenset[str]:
-    """The keys that must be there; what is written in quotes is understood as well."""
+    """Return the keys that must be there; what is written in quotes is understood as well."""
     hints = typing.get_type_hints(cls, include_extras=True)
     requirements = {name: _requirement_of(hint) for name, hint in hints.items()}
     by_default = cls.__required_keys__
@@ -400,7 +418,10 @@ def _resolved_hints(cls: Any) -> dict[str, Any]:
 
 
 def _type_parameters(cls: Any) -> tuple[Any, ...]:
-    """The type variables in `class Page[T]`; text that names one is not understood before 3.13."""
+    """Return the type variables in `class Page[T]`.
+
+    Text that names one is not understood before 3.13.
+    """
     return getattr(cls, "__type_params__", ())
 
 
@@ -441,7 +462,7 @@ def union(members: Sequence[Converter]) -> Converter:
 
 
 def _any_of(members: Sequence[Converter]) -> Converter:
-    """Members that are written as they are: which of them it was does not matter."""
+    """Return the members that are written as they are: which of them it was does not matter."""
     if len(members) == 1:
         return members[0]
     name = " | ".join(sorted(each.name for each in members))

@@ -40,7 +40,7 @@ class Limits(NamedTuple):
 
     @classmethod
     def of(cls, budget: float, connect: float | None = None) -> Self:
-        """*connect* as it is given; else 2 s, or the budget where that is longer."""
+        """Return *connect* as it is given; else 2 s, or the budget where that is longer."""
         return cls(budget, max(CONNECT, budget) if connect is None else connect)
 
 
@@ -59,7 +59,7 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """True: do not ask."""
+        """Return True if do not ask."""
         return self.opened_at is not None
 
     @property
@@ -71,7 +71,7 @@ class Breaker:
 
     @property
     def since(self) -> float | None:
-        """When the outage began whose end has not been seen, by the monotonic clock."""
+        """Return when the outage began whose end has not been seen, by the monotonic clock."""
         return self._since
 
     def trip(self, now: float, cause: str) -> bool:
@@ -88,7 +88,7 @@ class Breaker:
         self.opened_at = None
 
     def close(self, now: float) -> float | None:
-        """The server answered. How long it was out; None: it was not."""
+        """Return the server answered. How long it was out; None: it was not."""
         if self._since is None:
             return None
         lasted = now - self._since
@@ -113,7 +113,10 @@ T = TypeVar("T")
 
 
 def interpret(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What *read* makes of a reply. Outage: it is not one that the request can have."""
+    """Return what *read* makes of a reply.
+
+    Raises Outage if it is not one that the request can have.
+    """
     try:
         return read(*args, **kwargs)
     except Exception as error:
@@ -121,7 +124,7 @@ def interpret(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def protocol_error(error: Exception) -> Exception:
-    """What a reader's *error* is for its caller: an outage, unless it is an error of dibs.
+    """Return what a reader's *error* is for its caller: an outage, unless it is an error of dibs.
 
     A broken server or proxy sent the reply, or it belongs to another request: whether this one
     was executed is not known.
@@ -160,7 +163,7 @@ def pause_after(closed: int) -> float:
 
 
 def allowance(size: int) -> float:
-    """The seconds of silence that a request of *size* bytes may cost beyond the budget."""
+    """Return the seconds of silence that a request of *size* bytes may cost beyond the budget."""
     return size / _BYTES_PER_SECOND
 
 
@@ -187,7 +190,7 @@ class TimeLimit:
         return self.counted >= self._limit - self.slice / 2
 
     def is_half_over(self) -> bool:
-        """True: half of the limit is used up."""
+        """Return True if half of the limit is used up."""
         return self.counted >= self._limit / 2 - self.slice / 2
 
     def reset(self, more: float = 0.0) -> None:
@@ -214,7 +217,7 @@ class Outbox:
             self._requests.append(request)
 
     def take(self, now: float) -> list[Request]:
-        """All that is still worth delivering; the caller delivers it or gives it back."""
+        """Return all that is still worth delivering; the caller delivers it or gives it back."""
         # One atomic step, so that threads and signal handlers need no lock.
         requests, self._requests = self._requests, deque[Request](maxlen=MOST_UNDELIVERED)
         return [request.at(now) for request in requests if request.until > now]
@@ -236,7 +239,7 @@ def worth_repeating(request: Request, reply: Reply) -> Request | None:
 
 
 def is_elsewhere(reply: Reply) -> bool:
-    """True: the node of a cluster says that the key is on another one."""
+    """Return True if the node of a cluster says that the key is on another one."""
     error = first_error(reply)
     return error is not None and error.code in ("MOVED", "ASK")
 

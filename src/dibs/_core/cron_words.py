@@ -12,7 +12,10 @@ _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def cron_words(expression: str) -> str:
-    """Return `every 15 minutes, from 9 to 17 h, Mon–Fri`. UsageError: it has other fields."""
+    """Return `every 15 minutes, from 9 to 17 h, Mon–Fri`.
+
+    Raises UsageError if it has other fields.
+    """
     second, minute, hour, day, month, weekday = fields_of(expression)
     parts = [_time_words(second, minute, hour)]
     if day != "*":

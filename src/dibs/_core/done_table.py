@@ -167,7 +167,7 @@ DIALECTS: Final = {each.name: each for each in (_POSTGRESQL, _SQLITE, _MYSQL, _M
 
 
 def dialect_called(name: str) -> SqlDialect:
-    """The dialect. UsageError: dibs has no statements for such a database."""
+    """Return the dialect. Raises UsageError if dibs has no statements for such a database."""
     try:
         return DIALECTS[name]
     except KeyError:
@@ -176,7 +176,7 @@ def dialect_called(name: str) -> SqlDialect:
 
 
 def ddl(dialect: SqlDialect) -> str:
-    """What creates the table, as a script."""
+    """Return what creates the table, as a script."""
     return "".join(f"{statement};\n" for statement in dialect.create)
 
 
@@ -186,12 +186,12 @@ _PARAMETER = re.compile(r"(?<!:):([a-z]+)")
 
 
 def with_percent(sql: str) -> str:
-    """*sql* with `%(name)s` for each parameter."""
+    """Return *sql* with `%(name)s` for each parameter."""
     return _PARAMETER.sub(r"%(\1)s", sql)
 
 
 def with_numbers(sql: str) -> tuple[str, tuple[str, ...]]:
-    """*sql* with `$1`, `$2` …, and which parameters these are."""
+    """Return *sql* with `$1`, `$2` …, and which parameters these are."""
     names = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
     return _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", sql), names
 
@@ -204,7 +204,7 @@ _SHORTENED = re.compile(r"#[0-9a-f]{64}\Z")
 
 
 def row_key(key: bytes) -> str:
-    """The key of the row: the key in the store, if every database can hold it.
+    """Return the key of the row: the key in the store, if every database can hold it.
 
     Else its first characters and its hash. A key that looks like such a one is hashed, too.
     """
@@ -224,7 +224,7 @@ def row_key(key: bytes) -> str:
 
 
 def advisory_lock(key: str) -> int:
-    """The number of the advisory lock for *key*: 64 bits, signed."""
+    """Return the number of the advisory lock for *key*: 64 bits, signed."""
     data = hashlib.blake2b(key.encode(), digest_size=8, person=b"dibs").digest()
     return int.from_bytes(data, "big", signed=True)
 
@@ -316,12 +316,15 @@ def take(dialect: SqlDialect, record: DoneRecord) -> Generator[Statement, TableR
 
 
 def _savepoint(record: DoneRecord) -> str:
-    """Its name for this record: in MySQL, one of the same name inside would take its place."""
+    """Return its name for this record.
+
+    In MySQL, one of the same name inside would take its place.
+    """
     return f"dibs_{advisory_lock(record.token) % 2**64:016x}"
 
 
 def look(dialect: SqlDialect, key: str) -> Generator[Statement, TableRows, Recorded | None]:
-    """What is recorded for *key*, and not forgotten."""
+    """Yield what is recorded for *key*, and not forgotten."""
     rows = yield dialect.look, {"key": key.encode() if dialect.has_binary_keys else key}
     if not rows:
         return None
@@ -333,7 +336,7 @@ def look(dialect: SqlDialect, key: str) -> Generator[Statement, TableRows, Recor
 
 
 def look_now(dialect: SqlDialect, key: str) -> Generator[Statement, TableRows, Recorded | None]:
-    """The same, first in its transaction: no open one that has the key is waited for."""
+    """Yield the same, first in its transaction: no open one that has the key is waited for."""
     plain = dialect._replace(look=dialect.look.removesuffix(_LOCKING))
     return (yield from look(plain, key))
 
@@ -341,7 +344,10 @@ def look_now(dialect: SqlDialect, key: str) -> Generator[Statement, TableRows, R
 def finish(
     dialect: SqlDialect, record: DoneRecord, ours: Ours, result: bytes | None
 ) -> Generator[Statement, TableRows, None]:
-    """Write the result. UsageError: it is not the transaction in which the row was taken."""
+    """Write the result.
+
+    Raises UsageError if it is not the transaction in which the row was taken.
+    """
     if not dialect.has_transaction_ids:
         yield f"RELEASE SAVEPOINT {_savepoint(record)}", {}
     parameters = _record_parameters(dialect, record, result=result) | {"window": record.window_ms}
@@ -351,7 +357,7 @@ def finish(
 
 
 def file(dialect: SqlDialect) -> Generator[Statement, TableRows, str | None]:
-    """The path of a database that has one writer; None: it has many, or no file."""
+    """Yield the path of a database that has one writer; None: it has many, or no file."""
     if dialect.file is None:
         return None
     rows = yield dialect.file, {}
@@ -387,7 +393,10 @@ def _as_text(value: Any) -> str:
 
 
 def shown(opener: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """*function* without what *opener* yields for it. UsageError: it has no place for that."""
+    """Return *function* without what *opener* yields for it.
+
+    Raises UsageError if it has no place for that.
+    """
     if not hands_over(opener):
         return function
 
@@ -400,7 +409,7 @@ def shown(opener: Any, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def hands_over(opener: Any) -> bool:
-    """Whether *opener* yields a value for the function: Django's `atomic` yields nothing."""
+    """Return whether *opener* yields a value for the function: Django's `atomic` yields nothing."""
     while isinstance(opener, functools.partial):
         opener = opener.func
     return not getattr(opener, "yields_nothing", False) and not str(
@@ -409,7 +418,10 @@ def hands_over(opener: Any) -> bool:
 
 
 def remaining(opener: Any, signature: inspect.Signature) -> inspect.Signature:
-    """*signature* without what *opener* yields. UsageError: it has no first argument for that."""
+    """Return *signature* without what *opener* yields.
+
+    Raises UsageError if it has no first argument for that.
+    """
     if not hands_over(opener):
         return signature
     parameters = list(signature.parameters.values())
@@ -450,7 +462,10 @@ _SENTENCES: dict[str, DatabaseFailure] = {
 
 
 def database_failure(error: BaseException) -> DatabaseFailure | None:
-    """What an error of any driver means, also behind SQLAlchemy's or Django's. None: another."""
+    """Return what an error of any driver means, also behind SQLAlchemy's or Django's.
+
+    None: another.
+    """
     seen: BaseException | None = error
     for _ in range(5):
         if seen is None:

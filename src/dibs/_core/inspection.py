@@ -18,7 +18,7 @@ from .lease import release_request
 from .lease_value import holder_in, is_cooling, note_in, parts_of, secret_of, worker_in
 from .request import ErrorReply, OddReply, Reply, Request, pack
 from .schedule import KEPT_MS, NEW, read_last, records_key
-from .schedule import read_record as read_fire
+from .schedule import read_record as read_run
 from .stream import HEAD_SIZE, StreamRecord, read_head
 from .stream import read_record as read_record_of_stream
 from .tracking import WaitingProcess, notes_request, read_notes
@@ -41,7 +41,7 @@ DONE = "-done"
 _SECRET = re.compile(rb"(?:dibs1 done )?([0-9a-f]{16,}-[0-9a-f]+)(?:~\d+)?[@ ]")
 _PERSONAL = re.compile(r"~[0-9a-f]{8}")
 _COUNTER = re.compile(rb"\d{1,18}")
-_FIRE = re.compile(rb"\d{12,15} ")
+_RUN = re.compile(rb"\d{12,15} ")
 _VERSION = re.compile(rb"[0-9a-f]{16}")
 
 
@@ -53,8 +53,8 @@ class Permit(NamedTuple):
     token_hint: str | None
 
 
-class Fire(NamedTuple):
-    """A fire of a schedule that is over."""
+class ScheduledRun(NamedTuple):
+    """A run of a schedule that is over."""
 
     at: float
     """When it was due, in seconds since the epoch."""
@@ -78,16 +78,16 @@ class KeyInfo(NamedTuple):
     state: str
     """lease: held, or cooling (released, and kept by at_least); permits: held; claim: running;
     done: done; cached: value, failed or loading; lock: loading or resting (a load has just
-    failed); schedule: recorded, or new (no fire is over yet); history: fires; rate: counting;
+    failed); schedule: recorded, or new (no run is over yet); history: runs; rate: counting;
     waiters: waiting or jobs; fence: counter; tag: version; stream, items: running or done;
     foreign: the type that the server names, or denied (by the ACL)."""
     remaining: float | None = None
     """Seconds that the server keeps it; None: for ever."""
     holder: str | None = None
-    """lease, claim, lock, stream: who has or runs it; schedule: who recorded the last fire, or the
+    """lease, claim, lock, stream: who has or runs it; schedule: who recorded the last run, or the
     beginning."""
     age: float | None = None
-    """Seconds since it was claimed, loaded or fired (by its holder's clock); None: not known."""
+    """Seconds since it was claimed, loaded or started (by its holder's clock); None: not known."""
     size: int | None = None
     """Bytes of the value; None: it is no string."""
     token_hint: str | None = None
@@ -108,11 +108,11 @@ class KeyInfo(NamedTuple):
     """cached, stream: how long its load or its run took, in seconds."""
     of: str | None = None
     """lock, fence, waiters, items: the key to which it belongs."""
-    fires: tuple[Fire, ...] = ()
-    """schedule: the last fires that are over, the latest first; 50 where one key was asked for,
+    runs: tuple[ScheduledRun, ...] = ()
+    """schedule: the last runs that are over, the latest first; 50 where one key was asked for,
     else the last one."""
     due: float | None = None
-    """schedule: seconds until the fire after the last one that is over; negative: it is late."""
+    """schedule: seconds until the run after the last one that is over; negative: it is late."""
     waiters: tuple[WaitingProcess, ...] = ()
     """Processes that wait for the key, the longest first. Only where one key was asked for."""
     worker: str | None = None
@@ -128,12 +128,12 @@ MOST_SHOWN: Final = 1_500
 
 
 def cut(key: str) -> str:
-    """*key*, of which no more than that is shown."""
+    """Return *key*, of which no more than that is shown."""
     return key if len(key) <= MOST_SHOWN else f"{key[: MOST_SHOWN - 1]}…"
 
 
 def shorten(key: str) -> str:
-    """A key without what may be personal: `order:42:7` → `order:~1f0c2a9b`.
+    """Return a key without what may be personal: `order:42:7` → `order:~1f0c2a9b`.
 
     What stands before its first colon stays; the digits are the same for the same key. They hide
     it from a glance, not from a reader who tries out keys.
@@ -144,7 +144,7 @@ def shorten(key: str) -> str:
 
 
 def is_shortened(key: str) -> bool:
-    """Whether *key* looks like the result of `shorten`."""
+    """Return whether *key* looks like the result of `shorten`."""
     return _PERSONAL.fullmatch(key.rpartition(":")[2]) is not None
 
 
@@ -162,12 +162,15 @@ def token_hint(value: bytes) -> str | None:
 
 
 def foreign_hint(value: bytes) -> str | None:
-    """The hint of a short value that dibs did not write: it counts as held all the same."""
+    """Return the hint of a short value that dibs did not write: it counts as held all the same."""
     return None if len(value) >= HEAD else f"#{hashlib.sha256(value).hexdigest()[:8]}"
 
 
 def proof_in(value: bytes) -> tuple[bytes, bytes] | None:
-    """The secret of a holding, and how its value begins; None: the key is not held by dibs."""
+    """Return the secret of a holding, and how its value begins.
+
+    None: the key is not held by dibs.
+    """
     match = _SECRET.match(value)
     return None if match is None else (match[1], match[0])
 
@@ -187,18 +190,18 @@ class KeyReading(NamedTuple):
 
 
 def is_gone(reading: KeyReading) -> bool:
-    """Whether the key ended while it was looked at."""
+    """Return whether the key ended while it was looked at."""
     return reading.kind in (b"none", "none") or reading.values[:1] == [-2]
 
 
 def is_denied(reply: Reply) -> bool:
-    """Whether the ACL hides this key, but not every one."""
+    """Return whether the ACL hides this key, but not every one."""
     first = reply[0] if isinstance(reply, list) and reply else reply
     return isinstance(first, ErrorReply) and first.code == "NOPERM" and "command" not in str(first)
 
 
 def classify(namespace: str, reading: KeyReading, now: float) -> KeyInfo:
-    """What a key is. *now*: the server's clock. One bad record must not hide the others."""
+    """Return what a key is. *now*: the server's clock. One bad record must not hide the others."""
     key = _name_within(namespace, reading.key)
     try:
         return _classified_key(namespace, key, reading, now)
@@ -221,8 +224,8 @@ def _classified_key(namespace: str, key: str, reading: KeyReading, now: float) -
             return entry._replace(due=_due_in(entry))
         case [int(), list()] if key.startswith("fences:") and (whose := _owner_key(namespace, key)):
             return KeyInfo(key, "fence", "counter", remaining, of=whose)
-        case [int(), list()] if key.startswith("fires:") and (whose := _owner_key(namespace, key)):
-            return KeyInfo(key, "history", "fires", remaining, of=whose)
+        case [int(), list()] if key.startswith("runs:") and (whose := _owner_key(namespace, key)):
+            return KeyInfo(key, "history", "runs", remaining, of=whose)
         case [int(count), list()] if key.startswith(QUEUE):
             of = key.removeprefix(QUEUE)
             return KeyInfo(key, "waiters", "jobs", remaining, of=of, taken=count)
@@ -254,14 +257,14 @@ def _string_entry(namespace: str, key: str, head: bytes, now: float) -> KeyInfo:
     if (stream := read_record_of_stream(head)) is not None:
         return _stream_entry(key, stream, now)
     if (items := read_head(head[:HEAD_SIZE])) is not None:
-        state, whose = _RUN[items.is_live], _owner_key(namespace, key.rpartition(":")[0])
+        state, whose = _STATES[items.is_live], _owner_key(namespace, key.rpartition(":")[0])
         return KeyInfo(key, "items", state, of=whose, taken=items.items)
     if head.startswith(b"dibs1 "):
         return _framed_entry(key, head, now)
     hint = token_hint(head)
     if hint is not None:
         return _held_entry(namespace, key, head, hint, now)
-    if key.startswith("scheduled-last:") and _FIRE.match(head):
+    if key.startswith("scheduled-last:") and _RUN.match(head):
         return _schedule_entry(key, head, now)
     whose = _owner_key(namespace, key)
     if whose is not None and key.startswith("fence:") and _COUNTER.fullmatch(head):
@@ -276,50 +279,53 @@ def _string_entry(namespace: str, key: str, head: bytes, now: float) -> KeyInfo:
     return KeyInfo(key, "foreign", "string", token_hint=foreign_hint(head))
 
 
-_RUN = {True: "running", False: "done"}
+_STATES = {True: "running", False: "done"}
 
 
 def _stream_entry(key: str, record: StreamRecord, now: float) -> KeyInfo:
     holder, age = record.holder.decode(errors="replace"), _age_at(record.began_at, now)
-    state, took = _RUN[not record.is_over], record.took if record.is_over else None
+    state, took = _STATES[not record.is_over], record.took if record.is_over else None
     return KeyInfo(key, "stream", state, holder=holder, age=age, taken=record.items, took=took)
 
 
 def _schedule_entry(key: str, head: bytes, now: float) -> KeyInfo:
-    """The last fire of a schedule that is over; or that it is new, and none is."""
+    """Return the last run of a schedule that is over; or that it is new, and none is."""
     who = head.removesuffix(NEW).split(b" ")[1].decode(errors="replace")
     if head.endswith(NEW):
         return KeyInfo(key, "schedule", "new", holder=who)
-    fired = (read_last(head) or 0) / 1000
-    fires = _recorded_runs([head], now)
-    return KeyInfo(key, "schedule", "recorded", holder=who, age=_age_at(fired, now), fires=fires)
+    started = (read_last(head) or 0) / 1000
+    runs = _recorded_runs([head], now)
+    return KeyInfo(key, "schedule", "recorded", holder=who, age=_age_at(started, now), runs=runs)
 
 
 def _due_in(entry: KeyInfo) -> float | None:
-    """When the next fire is due: a record is kept for that time and `KEPT_MS`, from its end on."""
-    if not entry.fires or entry.remaining is None:
+    """Return when the next run is due.
+
+    A record is kept for that time and `KEPT_MS`, from its end on.
+    """
+    if not entry.runs or entry.remaining is None:
         return None
-    last = entry.fires[0]
+    last = entry.runs[0]
     return entry.remaining - KEPT_MS / 1000 - last.delay - last.took
 
 
-def _recorded_runs(values: list[Reply], now: float) -> tuple[Fire, ...]:
-    """Records of fires, the latest first; those of an older version say less."""
-    records = [read_fire(each) for each in values if isinstance(each, bytes)]
-    fires = sorted([each for each in records if each is not None and each.run], reverse=True)
+def _recorded_runs(values: list[Reply], now: float) -> tuple[ScheduledRun, ...]:
+    """Records of runs, the latest first; those of an older version say less."""
+    records = [read_run(each) for each in values if isinstance(each, bytes)]
+    runs = sorted([each for each in records if each is not None and each.end], reverse=True)
     return tuple([
-        Fire(
-            each.fire / 1000, each.run.holder, each.run.outcome,
-            max(each.run.began - each.fire, 0) / 1000, each.run.took_ms / 1000,
-            _age_at(each.fire / 1000, now),
+        ScheduledRun(
+            each.run / 1000, each.end.holder, each.end.outcome,
+            max(each.end.began - each.run, 0) / 1000, each.end.took_ms / 1000,
+            _age_at(each.run / 1000, now),
         )
-        for each in fires
-        if each.run is not None
+        for each in runs
+        if each.end is not None
     ])  # fmt: skip
 
 
 def _held_entry(namespace: str, key: str, head: bytes, hint: str, now: float) -> KeyInfo:
-    """A lease, a running claim, or the lock of a load: they begin with a token."""
+    """Return a lease, a running claim, or the lock of a load: they begin with a token."""
     holder, note = holder_in(head), note_in(head)
     words = parts_of(head).words.count(b" ")  # a claim has three, a lock two, a lease one
     whose = _owner_key(namespace, key) if key.startswith("lock:") else None
@@ -334,7 +340,7 @@ def _held_entry(namespace: str, key: str, head: bytes, hint: str, now: float) ->
 
 
 def _framed_entry(key: str, head: bytes, now: float) -> KeyInfo:
-    """What a claim left behind, a cached value, or the mark of a load that is under way."""
+    """Return what a claim left behind, a cached value, or the mark of a load that is under way."""
     if head.startswith(b"dibs1 done "):
         claim = read_record(head, 0.0)
         frame = unframe(claim.result)
@@ -374,7 +380,7 @@ def _used_units(head: bytes, now: float) -> int | None:
 
 
 def _permits_in(members: list[Reply], now: float) -> tuple[Permit, ...]:
-    """The permits of a sorted set; none: it is not one of ours."""
+    """Return the permits of a sorted set; none: it is not one of ours."""
     permits: list[Permit] = []
     for member, score in _member_scores(members):
         hint = token_hint(member)
@@ -385,7 +391,7 @@ def _permits_in(members: list[Reply], now: float) -> tuple[Permit, ...]:
 
 
 def _member_scores(members: list[Reply]) -> list[tuple[bytes, float]]:
-    """Members and scores, also where RESP3 nests them."""
+    """Return members and scores, also where RESP3 nests them."""
     flat = [each for item in members for each in (item if isinstance(item, list) else [item])]
     names = [name for name in flat[::2] if isinstance(name, bytes)]
     scores = [float(score) for score in flat[1::2] if isinstance(score, bytes | int | float)]
@@ -393,7 +399,7 @@ def _member_scores(members: list[Reply]) -> list[tuple[bytes, float]]:
 
 
 def _owner_key(namespace: str, key: str) -> str | None:
-    """The key beside which a lock or a fence lives; None: it is neither."""
+    """Return the key beside which a lock or a fence lives; None: it is neither."""
     _, _, rest = key.partition(":")
     tag = hash_tag(rest.encode(errors="replace"))
     if tag is None:
@@ -408,7 +414,7 @@ def _age_at(since: float, now: float) -> float | None:
 
 
 def with_companions(entry: KeyInfo, replies: list[Reply]) -> KeyInfo:
-    """*entry* with its fence and who loads it, from the replies to `companions_request`."""
+    """Return *entry* with its fence and who loads it, from the replies to `companions_request`."""
     try:
         return _with_companions(entry, replies)
     except Exception:
@@ -422,7 +428,7 @@ def _with_companions(entry: KeyInfo, replies: list[Reply]) -> KeyInfo:
     waiters = read_notes(notes, read_time(time))
     entry = entry._replace(fence=number, loading=loading or entry.loading, waiters=waiters)
     if entry.kind == "schedule" and isinstance(records, list):
-        entry = entry._replace(fires=_recorded_runs(records, read_time(time)) or entry.fires)
+        entry = entry._replace(runs=_recorded_runs(records, read_time(time)) or entry.runs)
     if entry.kind == "lease" and entry.fence is not None:
         return entry._replace(age=_age_at(entry.fence / 1e6, read_time(replies[0])))
     return entry
@@ -440,7 +446,7 @@ class Scan:
         self._seen: Counter[object] = Counter()
 
     def advanced(self, cursor: C) -> C:
-        """*cursor*. Outage: it comes back again and again."""
+        """Return *cursor*. Raises Outage if it comes back again and again."""
         self._seen[cursor] += 1
         if self._seen[cursor] > _MOST_REPEATS:
             raise Outage(cause_for("protocol", "the server's SCAN does not end"), sent=True)
@@ -448,7 +454,7 @@ class Scan:
 
 
 def read_time(reply: Reply) -> float:
-    """The server's clock."""
+    """Return the server's clock."""
     match reply:
         case [bytes(seconds), bytes(micros)]:
             return int(seconds) + int(micros) / 1e6
@@ -482,14 +488,14 @@ class ServerInfo(NamedTuple):
 
 
 def pattern_for(namespace: str, pattern: str) -> bytes:
-    """What SCAN matches: *pattern* after the namespace, in which nothing is special."""
+    """Return what SCAN matches: *pattern* after the namespace, in which nothing is special."""
     if not is_text(pattern):
         raise UsageError("a pattern must be valid Unicode; this one has a lone surrogate")
     return (exactly(namespace) + pattern).encode()
 
 
 def exactly(text: str) -> str:
-    """A pattern that matches *text* and nothing else."""
+    """Return a pattern that matches *text* and nothing else."""
     return re.sub(r"([\\*?\[\]^])", r"\\\1", text)
 
 
@@ -497,12 +503,15 @@ def exactly(text: str) -> str:
 
 
 def scan_request(cursor: bytes, pattern: bytes, count: int) -> Request:
-    """The next keys, and the server's clock."""
+    """Return the next keys, and the server's clock."""
     return Request(pack("SCAN", cursor, "MATCH", pattern, "COUNT", count) + pack("TIME"), 2, b"")
 
 
 def read_scan(replies: list[Reply]) -> tuple[bytes, list[bytes], float]:
-    """The next cursor (0: that was all), the keys, and the time in seconds since the epoch."""
+    """Return the next cursor (0.
+
+    That was all), the keys, and the time in seconds since the epoch.
+    """
     match replies:
         case [[bytes(cursor), list(keys)], time]:
             names = [key for key in keys if isinstance(key, bytes)]
@@ -512,7 +521,7 @@ def read_scan(replies: list[Reply]) -> tuple[bytes, list[bytes], float]:
 
 
 def type_request(key: bytes) -> Request:
-    """The type of a key."""
+    """Return the type of a key."""
     return Request(b"*2\r\n$4\r\nTYPE\r\n$%d\r\n%b\r\n" % (len(key), key), 1, key)
 
 
@@ -520,7 +529,7 @@ _RANGE = b"*4\r\n$8\r\nGETRANGE\r\n$%d\r\n%b\r\n$1\r\n0\r\n$3\r\n" + b"%d\r\n" %
 
 
 def entry_request(key: bytes, kind: Reply, now: float) -> Request:
-    """How long a key of this type is kept, and the beginning of its value."""
+    """Return how long a key of this type is kept, and the beginning of its value."""
     size = len(key)
     ttl = b"*2\r\n$4\r\nPTTL\r\n$%d\r\n%b\r\n" % (size, key)
     if kind in (b"string", "string"):
@@ -544,13 +553,13 @@ def next_node(nodes: list[str], cursor: str) -> tuple[str, bytes, str | None]:
 
 
 def is_cut(reply: Reply) -> bool:
-    """Whether a value may be longer than what was read of it."""
+    """Return whether a value may be longer than what was read of it."""
     last = reply[-1] if isinstance(reply, list) and reply else None
     return isinstance(last, bytes) and len(last) >= HEAD
 
 
 def length_request(key: bytes) -> Request:
-    """The length of a string."""
+    """Return the length of a string."""
     return Request(pack("STRLEN", key), 1, key)
 
 
@@ -561,7 +570,7 @@ def companions_request(namespace: str, key: bytes) -> Request:
     """
     fence, lock = companion_key(f"{namespace}fence:".encode(), key), load_lock_key(namespace, key)
     words = pack("TIME") + pack("GETRANGE", fence, 0, 31) + pack("GETRANGE", lock, 0, HEAD - 1)
-    records = pack("ZRANGE", records_key(f"{namespace}fires:".encode(), key), 0, -1)
+    records = pack("ZRANGE", records_key(f"{namespace}runs:".encode(), key), 0, -1)
     return Request(words + notes_request(namespace, key) + records, 5, key)
 
 
@@ -573,7 +582,7 @@ ReleaseOutcome = Literal["released", "free", "other"]
 
 
 def named_secret(token: str) -> bytes:
-    """The secret in what a user calls a token: `lease.token`, or what `detach` returned."""
+    """Return the secret in what a user calls a token: `lease.token`, or what `detach` returned."""
     data = token.strip().encode(errors="replace")
     return secret_of(re.sub(rb"^(hold|claim):", b"", data))
 
@@ -590,12 +599,12 @@ def discard_request(engine: Engine, key: bytes, value: bytes) -> Request:
 
 
 def member_request(key: bytes, cursor: bytes) -> Request:
-    """The next permits of a key."""
+    """Return the next permits of a key."""
     return Request(pack("ZSCAN", key, cursor, "COUNT", 500), 1, key)
 
 
 def read_members(reply: Reply) -> tuple[bytes, list[bytes]]:
-    """The next cursor (0: that was all), and tokens."""
+    """Return the next cursor (0: that was all), and tokens."""
     match reply:
         case [bytes(cursor), list(members)]:
             return cursor, [member for member in members[::2] if isinstance(member, bytes)]
@@ -604,7 +613,7 @@ def read_members(reply: Reply) -> tuple[bytes, list[bytes]]:
 
 
 def read_info(reply: Reply) -> dict[str, str]:
-    """The fields of INFO."""
+    """Return the fields of INFO."""
     text = reply.decode(errors="replace") if isinstance(reply, bytes) else str(reply or "")
     lines = [line.partition(":") for line in text.splitlines() if not line.startswith("#")]
     return {name: value for name, colon, value in lines if colon}

@@ -33,7 +33,7 @@ HEARTBEAT_NAME = "job:worker:{id}"
 
 
 def worker_id(token: bytes) -> str:
-    """The id of the worker whose heartbeat has *token*."""
+    """Return the id of the worker whose heartbeat has *token*."""
     return secret_of(token).decode()
 
 
@@ -81,7 +81,7 @@ def ended_request(key: bytes, token: bytes, run: LastRun, now: float, ms: int) -
 
 
 def read_ended(value: Reply) -> LastRun | None:
-    """The last run, from the value of its key; None: none is known."""
+    """Return the last run, from the value of its key; None: none is known."""
     if not isinstance(value, bytes):
         return None
     record = read_record(value, 0.0)
@@ -92,7 +92,7 @@ def read_ended(value: Reply) -> LastRun | None:
 
 
 def covers(last: LastRun | None, job_id: str, sent_at: float | None, lease: float) -> bool:
-    """Whether the run *last* has done what job *job_id* was sent for, at *sent_at*.
+    """Return whether the run *last* has done what job *job_id* was sent for, at *sent_at*.
 
     It began after that, so it has seen all that the sender had done. Between the two are two thirds
     of a lease at least: the claim of the job that was sent had to end first. That pays for clocks
@@ -115,7 +115,7 @@ class ServerClock:
         self._ahead = self._until = 0.0
 
     def at(self, now: float) -> float | None:
-        """The server's time at *now*, a local one; None: it has to be measured."""
+        """Return the server's time at *now*, a local one; None: it has to be measured."""
         return now + self._ahead if now < self._until else None
 
     def measured(self, sent: float, received: float, time: float) -> None:
@@ -156,7 +156,7 @@ class WaitingJob(NamedTuple):
 
 
 def ticket_of(sent_at: float | None) -> int:
-    """The ticket that a message has brought along; 0: none."""
+    """Return the ticket that a message has brought along; 0: none."""
     return 0 if sent_at is None else round(sent_at * 1e6)
 
 
@@ -167,19 +167,19 @@ def wait_request(key: bytes, job: WaitingJob) -> Request:
 
 
 def read_ticket(reply: Reply) -> int:
-    """The ticket of a job. ValueError: it is none."""
+    """Return the ticket of a job. Raises ValueError if it is none."""
     if not isinstance(reply, bytes):
         raise TypeError("no ticket")
     return int(reply)
 
 
 def next_request(key: bytes, count: int) -> Request:
-    """The next jobs that wait at *key*, so many at most."""
+    """Return the next jobs that wait at *key*, so many at most."""
     return Request(pack("ZRANGE", key, 0, count - 1, "WITHSCORES"), 1, key)
 
 
 def read_keys(reply: Reply) -> list[str]:
-    """Keys; what is no text is left out."""
+    """Return keys; what is no text is left out."""
     items: list[Any] = cast("list[Any]", reply) if isinstance(reply, list) else []
     return [each.decode(errors="ignore") for each in items if isinstance(each, bytes)]
 
@@ -238,7 +238,7 @@ class ResultWatch:
         self._gone_at: float | None = None
 
     def look(self, waited: float, standing: Standing) -> Literal["wait", "done", "gone"]:
-        """Whether the result may come, *waited* seconds after the first look.
+        """Return whether the result may come, *waited* seconds after the first look.
 
         done: there is none, and will be none. gone: the job itself was lost, or has failed without
         a result; its message may be delivered again.

@@ -44,7 +44,7 @@ def fingerprint(payload: object, secret: bytes = b"") -> bytes:
 
 
 def digest(secret: bytes, data: bytes) -> str:
-    """A hash of *data* that is keyed with *secret*: 32 hex digits."""
+    """Return a hash of *data* that is keyed with *secret*: 32 hex digits."""
     return hmac.digest(secret, data, hashlib.sha256)[:16].hex()
 
 
@@ -61,7 +61,7 @@ def _canonical_bytes(payload: object) -> bytes:
 
 
 def _plain_json(value: Any) -> Any:
-    """*value* in types that JSON has.
+    """Return *value* in types that JSON has.
 
     What is serialized as text, as a number or as an object equals that: a UUID equals its text, a
     model its dict. What JSON cannot express (bytes, sets, keys that are not text) gets a key that
@@ -141,7 +141,7 @@ _WRITTEN_BY_STR = (
 
 
 def plain_text(value: object) -> str | None:
-    """How a plain value is written in a key; None: it is not plain.
+    """Return how a plain value is written in a key; None: it is not plain.
 
     An enum is its value, bytes are hexadecimal digits, everything else is what `str` makes of it.
     """
@@ -181,7 +181,10 @@ _FIRST_WORD = re.compile(r"(?!.*\d{3})[^\s@]{1,64}")
 
 
 def seconds(value: object, what: str, *, zero: bool = False) -> float:
-    """*value* as seconds. UsageError: not a number, not finite, negative, or an unwanted zero."""
+    """Return *value* as seconds.
+
+    Raises UsageError if not a number, not finite, negative, or an unwanted zero.
+    """
     if (type(value) is float or type(value) is int) and SHORTEST_TTL <= value <= LONGEST_TTL:
         return value
     if isinstance(value, timedelta):
@@ -217,7 +220,10 @@ def milliseconds(seconds: float) -> int:
 
 
 def expand(namespace: str, key: object) -> bytes:
-    """The key as the server sees it. UsageError: empty, too long, or not a string."""
+    """Return the key as the server sees it.
+
+    Raises UsageError if empty, too long, or not a string.
+    """
     if not isinstance(key, str):
         raise UsageError(f"a key must be a string, not {type(key).__name__}")
     if not key:
@@ -233,7 +239,10 @@ def expand(namespace: str, key: object) -> bytes:
 
 
 def checked_namespace(namespace: object) -> str:
-    """*namespace*. UsageError: not a string, or a brace that opens no cluster hash tag."""
+    """Return *namespace*.
+
+    Raises UsageError if not a string, or a brace that opens no cluster hash tag.
+    """
     if not isinstance(namespace, str):
         raise UsageError(f"a namespace must be a string, not {type(namespace).__name__}")
     if not is_text(namespace):
@@ -244,7 +253,7 @@ def checked_namespace(namespace: object) -> str:
 
 
 def is_text(text: str) -> bool:
-    """False: it has a lone surrogate, as Python makes them of bytes that are not UTF-8."""
+    """Return False if it has a lone surrogate, as Python makes them of bytes that are not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -253,7 +262,7 @@ def is_text(text: str) -> bool:
 
 
 def public_name(key: str) -> str:
-    """What events and sentences may call a key that came without a template: its first word.
+    """Return what events and sentences may call a key that came without a template: its first word.
 
     `processing:user:42` → `processing:*`. Everything after the first colon may be personal. A key
     without one is shown whole if it can be a name in the code: `nightly-report`; one with digits
@@ -274,21 +283,30 @@ def _with_star(word: str) -> str:
 
 
 def printable(text: str) -> str:
-    """*text* without characters that a terminal would obey: a key, or a server, may have any."""
+    """Return *text* without characters that a terminal would obey.
+
+    A key, or a server, may have any.
+    """
     if text.isprintable():
         return text
     return "".join([each if each.isprintable() else repr(each)[1:-1] for each in text])
 
 
 def hash_tag(key: bytes) -> bytes | None:
-    """The part of *key* that a cluster hashes, where the key names one: `a{tag}b` → `tag`."""
+    """Return the part of *key* that a cluster hashes, where the key names one.
+
+    `a{tag}b` → `tag`.
+    """
     _, opened, rest = key.partition(b"{")
     tag, closed, _ = rest.partition(b"}")
     return tag if opened and closed and tag else None
 
 
 def companion_key(prefix: bytes, key: bytes) -> bytes:
-    """A second key in the same cluster slot: `fence:{key}`. *prefix* has no `{` or a whole tag."""
+    """Return a second key in the same cluster slot: `fence:{key}`.
+
+    *prefix* has no `{` or a whole tag.
+    """
     if hash_tag(key) is not None:
         return prefix + key
     if b"}" not in key:
@@ -298,7 +316,7 @@ def companion_key(prefix: bytes, key: bytes) -> bytes:
 
 
 def _hash_tag(slot: int) -> bytes:
-    """The first of 000, 001 … ZZZ (digits, lower, upper case) that hashes to *slot*."""
+    """Return the first of 000, 001 … ZZZ (digits, lower, upper case) that hashes to *slot*."""
     # A CRC is linear: that of three letters is that of the first two, XOR that of the third.
     pairs, thirds = _tag_codes()
     return next(pair + thirds[slot ^ code] for code, pair in pairs if slot ^ code in thirds)
@@ -353,7 +371,10 @@ class Template:
         return tuple(self._roots)
 
     def __call__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> str:
-        """The key of this call. UsageError: a field is missing, None, empty or not plain."""
+        """Return the key of this call.
+
+        Raises UsageError if a field is missing, None, empty or not plain.
+        """
         values = self._pick(*args, **kwargs)
         words: list[str] = []
         for literal, place, separator, write in self._parts:
@@ -370,14 +391,17 @@ class Template:
 
 
 def fields_of(text: str) -> list[str]:
-    """The fields of a template, as dotted paths. UsageError: it is no template."""
+    """Return the fields of a template, as dotted paths. Raises UsageError if it is no template."""
     return list(
         dict.fromkeys(".".join(piece.path) for piece in _parse_template(text) if piece.path)
     )
 
 
 def roots_of(text: str) -> list[str]:
-    """The parameters that the fields of a template begin with. UsageError: it is no template."""
+    """Return the parameters that the fields of a template begin with.
+
+    Raises UsageError if it is no template.
+    """
     return list(dict.fromkeys(field.partition(".")[0] for field in fields_of(text)))
 
 
@@ -390,7 +414,10 @@ class _Piece(NamedTuple):
 
 
 def _parse_template(text: str) -> list[_Piece]:
-    """What the template consists of. UsageError: broken braces, `{}`, `{0}`, `{x!r}`, `{x:>4}`."""
+    """Return what the template consists of.
+
+    Raises UsageError if broken braces, `{}`, `{0}`, `{x!r}`, `{x:>4}`.
+    """
     if not isinstance(text, str) or not text:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError("a key template must be a non-empty string")
     try:
@@ -471,7 +498,7 @@ def _percent_code(character: str) -> str:
 
 
 def _hashed_value(template: str, field: str, value: object) -> str:
-    """32 hex digits that are the same for equal data. UsageError: it is no data."""
+    """32 hex digits that are the same for equal data. Raises UsageError if it is no data."""
     try:
         return fingerprint(value).decode()
     except UsageError as error:
@@ -479,7 +506,7 @@ def _hashed_value(template: str, field: str, value: object) -> str:
 
 
 def _checked_text(template: str, field: str, value: object) -> str:
-    """*value* as text. UsageError: it is None or empty, or no plain value."""
+    """Return *value* as text. Raises UsageError if it is None or empty, or no plain value."""
     if type(value) is int and -(10**18) < value < 10**18:
         return str(value)
     text = None if value is None else plain_text(value)
@@ -505,7 +532,7 @@ class Fields:
         self._pick = _argument_picker(function, self._roots)
 
     def __call__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> dict[str, object]:
-        """The value of each path. UsageError: this call lacks one."""
+        """Return the value of each path. Raises UsageError if this call lacks one."""
         values = dict(zip(self._roots, self._pick(*args, **kwargs), strict=True))
         try:
             return {path: _follow_path(values[words[0]], words[1:]) for path, words in self._paths}
@@ -514,7 +541,7 @@ class Fields:
 
 
 def checked_paths(given: object, option: str = "payload") -> tuple[str, ...]:
-    """One path or several, as a tuple. UsageError: they are not strings."""
+    """Return one path or several, as a tuple. Raises UsageError if they are not strings."""
     if isinstance(given, str):
         return (given,)
     paths = tuple(cast("Iterable[Any]", given)) if isinstance(given, Iterable) else (given,)
@@ -532,7 +559,7 @@ _GENERATOR = (
 
 
 def function_error(function: object, otherwise: str) -> str:
-    """What is wrong with a *function* that a decorator cannot wrap."""
+    """Return what is wrong with a *function* that a decorator cannot wrap."""
     if isinstance(function, classmethod | staticmethod):
         kind = type(cast("object", function)).__name__
         return f"put @{kind} above the decorator of dibs: it wraps the function itself"
@@ -542,7 +569,7 @@ def function_error(function: object, otherwise: str) -> str:
 
 
 def check_parameters(text: str, roots: list[str], function: Callable[..., Any]) -> None:
-    """UsageError: *function* has no parameter of one of these names."""
+    """Raise UsageError if *function* has no parameter of one of these names."""
     parameters = signature_of(function).parameters
     for root in roots:
         if root not in parameters:
@@ -585,14 +612,14 @@ def check_fields(text: str, function: Callable[..., Any], ignore: tuple[str, ...
 
 
 def _function_taking(names: list[str]) -> Callable[..., Any]:
-    """A function whose parameters are *names*."""
+    """Return a function whose parameters are *names*."""
     return eval(f"lambda *, {', '.join(names)}: None" if names else "lambda: None")
 
 
 def _argument_picker(
     function: Callable[..., Any], names: list[str]
 ) -> Callable[..., tuple[Any, ...]]:
-    """A function with the same parameters that returns those named.
+    """Return a function with the same parameters that returns those named.
 
     Made once, so that Python itself matches arguments to parameters at every call: ten times
     quicker than `Signature.bind`. Calling it wrongly is the same TypeError as for the function.

@@ -51,7 +51,7 @@ class HoldCall:
 
     @property
     def name(self) -> str:
-        """What events and sentences may call the key."""
+        """Return what events and sentences may call the key."""
         return public_name(self.text) if self.given_name is None else self.given_name
 
 
@@ -66,8 +66,7 @@ class GuardedBody(Protocol):
 class LeaseState:
     """A key that this process has taken: until when, and whether it still has it.
 
-    Whether it is lost is decided by the local clock: at the moment it was asked for plus its ttl,
-    unless a renewal was confirmed, whether or not the server answers.
+    By the local clock it is lost a ttl after it was asked for, unless a renewal was confirmed.
     """
 
     # All fields are set for every lease: a default of the class would be read slower than this.
@@ -80,10 +79,13 @@ class LeaseState:
     def __init__(self, call: HoldCall, token: bytes, since: float) -> None:
         self.call = call
         self.token = token
+        """The value of the key: what proves, at each change, that it is ours."""
         self.entry = call.key if call.options.limit is None else token
         """Its name in the table of leases: a process may have several permits of one key."""
         self.since = self.confirmed_at = since
+        """When it was asked for, and when the server last confirmed it."""
         self.deadline = since + call.options.ttl
+        """When it is lost, unless a renewal is confirmed before."""
         self.stays_until = 0.0
         """With `at_least`: until when the key stays taken."""
         self.asked_until = 0.0
@@ -91,9 +93,11 @@ class LeaseState:
         self.elsewhere = 0.0
         """How long it was held before it was continued here, in seconds."""
         self.fence: int | None = None
+        """Grows with each holder of the key; None: none was asked for."""
         self.successor: bytes | None = None
         """What the value of the key is being changed to; whether that was done is not known yet."""
         self.body: GuardedBody | None = None
+        """What is stopped when it is lost: a task with `cancel`; None: nothing can be stopped."""
         self.home: Unit | None = None
         """The unit of work with which it ends, if that is not the one around its end."""
         self.guarded = True
@@ -101,15 +105,16 @@ class LeaseState:
         self.is_over = False
         """Released, completed, dropped or (in a forked child) the parent's."""
         self.is_lost = False
+        """It expired, or the key has another value: found out before it was released."""
         self.is_undelivered = False
         """The store was out when it was released."""
         self.is_kept = False
         """It was released, but its key stays taken for the rest of its `at_least`."""
         self.is_detached = False
-        """It was handed over: another process continues it, and it is not renewed until then."""
+        """It was handed over by its token; see `is_lent` for whether it is still renewed here."""
 
     def continued(self, call: HoldCall, now: float) -> "LeaseState":
-        """The same lease for *call*, after it was released inside a unit of work."""
+        """Return the same lease for *call*, after it was released inside a unit of work."""
         lease = LeaseState(call, self.token, self.since)
         lease.deadline, lease.confirmed_at = self.deadline, self.confirmed_at
         lease.fence, lease.home = self.fence, self.home
@@ -123,13 +128,13 @@ class LeaseState:
         return self.is_detached and not self.is_over
 
     def is_lost_at(self, now: float) -> bool:
-        """True: it ended before it was released."""
+        """Return True if it ended before it was released."""
         if self.is_over or not self.guarded:
             return self.is_lost
         return self.is_lost or now >= self.deadline
 
     def is_ours(self, value: object) -> bool:
-        """Whether a key with *value* is still this lease's: its note may be another one."""
+        """Return whether a key with *value* is still this lease's: its note may be another one."""
         if not isinstance(value, bytes):
             return False
         secret = secret_of(value)
@@ -185,13 +190,9 @@ def _acquire_by_script(key: bytes, token: bytes, ttl_ms: int) -> Request:
 
 
 def fenced_request(key: bytes, prefix: bytes, token: bytes, ttl_ms: int) -> Request:
-    """Acquire the key, with a fence that is greater than every earlier one.
-
-    *prefix*: what the key that counts them begins with.
-    """
-    life_ms = _FENCE_MS
-    fence_key = companion_key(prefix, key)
-    script = run_script("hold_acquire_fenced", [key, fence_key], token, ttl_ms, life_ms)
+    """Acquire the key, with a fence greater than every earlier one. *prefix*: of the counter."""
+    keys = [key, companion_key(prefix, key)]
+    script = run_script("hold_acquire_fenced", keys, token, ttl_ms, _FENCE_MS)
     return Request(script + pack("PTTL", key), 2, key)
 
 
@@ -253,7 +254,7 @@ class SetExpiry(Request):
 
 
 def read_extend(reply: Reply) -> bool:
-    """True: kept. False: it is not (or no longer) ours."""
+    """Return True if kept. False: it is not (or no longer) ours."""
     return reply in (b"OK", "OK", 1, True)
 
 
@@ -290,7 +291,7 @@ def shorten_request(engine: Engine, key: bytes, token: bytes, ms: int, until: fl
 
 
 def read_end(reply: Reply, token: bytes) -> bool:
-    """True: it was ours, and is released."""
+    """Return True if it was ours, and is released."""
     return reply in (1, REPEATED, token, cooled(token))
 
 
@@ -298,23 +299,23 @@ def read_end(reply: Reply, token: bytes) -> bool:
 
 
 def value_request(key: bytes) -> Request:
-    """The value of the key: changes nothing."""
+    """Return the value of the key: changes nothing."""
     return Request(pack("GET", key), 1, key)
 
 
 def peek_request(key: bytes) -> Request:
-    """Who has the key, and for how long: changes nothing."""
+    """Return who has the key, and for how long: changes nothing."""
     return Request(pack("GET", key) + pack("PTTL", key), 2, key)
 
 
 def read_peek(replies: list[Reply]) -> Holding | None:
-    """The holder; None: the key is free."""
+    """Return the holder; None: the key is free."""
     value, pttl = replies
     return None if value is None else read_holding(value, pttl)
 
 
 def read_holding(value: Reply, pttl: Reply) -> Holding:
-    """Who has the key, and for how long. OddReply: the value is none."""
+    """Return who has the key, and for how long. Raises OddReply if the value is none."""
     if not isinstance(value, bytes):
         raise OddReply
     # PTTL: -2 gone meanwhile, -1 another program set it without a ttl.
@@ -332,7 +333,7 @@ def _state(value: Reply) -> HoldState:
 
 
 def store_is_out(error: ErrorReply) -> str | None:
-    """The code of the cause, where the server answers but cannot serve: the policy decides.
+    """Return the code of the cause, where the server answers but cannot serve: the policy decides.
 
     None: the request was a mistake. Asking again cannot help.
     """
@@ -340,7 +341,7 @@ def store_is_out(error: ErrorReply) -> str | None:
 
 
 def is_wrong_type(reply: Reply) -> bool:
-    """Whether the key holds something that is not a string."""
+    """Return whether the key holds something that is not a string."""
     return isinstance(reply, ErrorReply) and reply.code == "WRONGTYPE"
 
 
@@ -360,7 +361,7 @@ ANOTHER_TYPE = (
 
 
 def mistake(error: ErrorReply) -> UsageError:
-    """The sentence for an error that asking again cannot solve."""
+    """Return the sentence for an error that asking again cannot solve."""
     text = str(error)
     if "WRONGTYPE" in text:  # behind other words, where a script ran into it
         return UsageError(ANOTHER_TYPE)
@@ -376,7 +377,7 @@ def mistake(error: ErrorReply) -> UsageError:
 
 
 def about_key(error: UsageError, name: str) -> UsageError:
-    """*error*, with the name of the key if it is about that."""
+    """Return *error*, with the name of the key if it is about that."""
     return UsageError(f"{name}: {error}") if str(error) == ANOTHER_TYPE else error
 
 
@@ -391,7 +392,10 @@ class AllTaken(Holding):
 
 
 def script_request(call: HoldCall, token: bytes) -> Request:
-    """What takes a key that is not taken by SET alone: with a fence, or one of its permits."""
+    """Return what takes a key that is not taken by SET alone.
+
+    With a fence, or one of its permits.
+    """
     prefix, limit = call.options.fence_prefix, call.options.limit
     if limit is not None or prefix is None:
         return permit_request(call, token)
@@ -413,14 +417,14 @@ def permit_request(call: HoldCall, token: bytes) -> Request:
 
 
 def fences_key(options: HoldOptions, key: bytes) -> bytes:
-    """Where the fences of permits are, so that a repeated request gets that of the first."""
+    """Return where the fences of permits are, so that a repeated request gets that of the first."""
     prefix = options.fence_prefix or b""
     return companion_key(prefix.removesuffix(b"fence:") + b"fences:", key)
 
 
 @functools.lru_cache(maxsize=256)
 def _permit_request_parts(ttl_ms: int, limit: int) -> tuple[bytes, bytes]:
-    """What stands before the key and after the token: the same for every key.
+    """Return what stands before the key and after the token: the same for every key.
 
     The PTTL at the end makes it two replies, as for every acquire; the first says everything.
     """
@@ -444,17 +448,20 @@ def read_permit(replies: list[Reply], token: bytes) -> Won | AllTaken:
 
 
 def count_request(key: bytes) -> Request:
-    """How many permits there are, expired ones included; tracked, it registers for a change."""
+    """Return how many permits there are, expired ones included.
+
+    Tracked, it registers for a change.
+    """
     return Request(pack("ZCARD", key), 1, key)
 
 
 def is_full(count: int, options: HoldOptions) -> bool:
-    """Whether there is nothing to be had before a change, or an expiry."""
+    """Return whether there is nothing to be had before a change, or an expiry."""
     return options.limit is not None and count >= options.limit
 
 
 def has_changed(before: Holding | None, now: Holding) -> bool:
-    """Whether a permit was taken or renewed between two refusals."""
+    """Return whether a permit was taken or renewed between two refusals."""
     mark = before.greatest if isinstance(before, AllTaken) else b""
     return isinstance(now, AllTaken) and now.greatest != mark
 
@@ -504,12 +511,12 @@ def end_request(engine: Engine, lease: LeaseState, now: float) -> Request:
 
 
 def peek_permits(key: bytes) -> Request:
-    """Which permit expires first: changes nothing."""
+    """Return which permit expires first: changes nothing."""
     return Request(run_script("hold_permit_peek", [key]), 1, key)
 
 
 def read_peek_permits(reply: Reply) -> Holding | None:
-    """The holder; None: the key is free."""
+    """Return the holder; None: the key is free."""
     if reply is None:
         return None
     token, pttl = parts_in(reply)
@@ -544,12 +551,15 @@ class HeldElsewhere(NamedTuple):
 
 
 def token_for(verb: Verb, secret: bytes) -> str:
-    """What another process needs to continue it."""
+    """Return what another process needs to continue it."""
     return f"{verb}:{secret.decode()}"
 
 
 def secret_in(verb: Verb, token: object) -> bytes:
-    """The secret in *token*. UsageError: it was not made by `detach` of the same verb."""
+    """Return the secret in *token*.
+
+    Raises UsageError if it was not made by `detach` of the same verb.
+    """
     match = _TOKEN.fullmatch(token) if isinstance(token, str) else None
     if match is None:
         raise UsageError(f"token must be what detach() returned, not {type(token).__name__}")
@@ -559,12 +569,12 @@ def secret_in(verb: Verb, token: object) -> bytes:
 
 
 def with_secret_of(token: bytes, value: bytes) -> bytes:
-    """*value* with the secret of *token* in place of its own."""
+    """Return *value* with the secret of *token* in place of its own."""
     return secret_of(token) + value[len(secret_of(value)) :]
 
 
 def lend(lease: LeaseState, verb: Verb) -> str:
-    """The token with which another process may continue it from now on.
+    """Return the token with which another process may continue it from now on.
 
     Until then, or until it is detached, it is renewed here: if this process dies before the
     token is delivered, the key is free after one ttl.
@@ -617,7 +627,7 @@ def keep_permit_request(lease: LeaseState, secret: bytes) -> Request:
 
 
 def detached_permit(secret: bytes) -> bytes:
-    """The token of a permit that *secret* continues."""
+    """Return the token of a permit that *secret* continues."""
     return secret + b"@" + _DETACHED
 
 
@@ -641,7 +651,7 @@ def settle_request(key: bytes, secret: bytes, token: bytes, ms: int) -> Request:
 
 
 def read_resume(reply: list[Reply], options: HoldOptions) -> Resumed | HeldElsewhere:
-    """The continued lease, or who holds the key instead."""
+    """Return the continued lease, or who holds the key instead."""
     value, is_ours, number = reply
     data = value if isinstance(value, bytes) else None
     if data is not None and is_ours:

@@ -19,7 +19,7 @@ class InTheWay(NamedTuple):
 
 
 def check_keys(keys: object) -> list[str]:
-    """*keys* as a list. UsageError: it is none, is empty, or has a key twice."""
+    """Return *keys* as a list. Raises UsageError if it is none, is empty, or has a key twice."""
     if isinstance(keys, str | bytes):
         raise UsageError("hold_all takes a list of keys; for one key, use hold")
     try:
@@ -34,12 +34,12 @@ def check_keys(keys: object) -> list[str]:
 
 
 def in_order(calls: list[HoldCall]) -> list[HoldCall]:
-    """The order in which every process takes keys one by one, so that none deadlock."""
+    """Return the order in which every process takes keys one by one, so that none deadlock."""
     return sorted(calls, key=lambda call: (slot_of(call.key), call.key))
 
 
 def together(calls: list[HoldCall], engine: Engine, *, is_cluster: bool) -> list[list[HoldCall]]:
-    """*calls* in groups that are one request each, in the order of `in_order`."""
+    """Return *calls* in groups that are one request each, in the order of `in_order`."""
     ordered, is_alone = in_order(calls), calls[0].options.limit is not None
     if is_alone or not engine.refused.isdisjoint(("EVAL", "GET", "PTTL")):
         return [[call] for call in ordered]
@@ -59,7 +59,7 @@ def all_request(calls: list[HoldCall], token: bytes) -> Request:
 
 
 def read_all(reply: Reply, calls: list[HoldCall]) -> list[int | None] | InTheWay:
-    """The fences (None: none was asked for), or the key in the way."""
+    """Return the fences (None: none was asked for), or the key in the way."""
     first, *rest = parts_in(reply)
     if not isinstance(first, int) or not 0 <= first <= len(calls):
         raise OddReply

@@ -9,7 +9,10 @@ from .request import Reply
 
 
 def token_maker(prefix: bytes, holder: bytes, first: int = 1) -> Callable[[], bytes]:
-    """What makes proofs of ownership: unique by prefix and number; after the @ the holder."""
+    """Return what makes proofs of ownership.
+
+    Unique by prefix and number; after the @ the holder.
+    """
     template = b"%b-%%x@%b" % (prefix, holder.replace(b"%", b"%%"))
     return map(template.__mod__, count(first)).__next__  # no Python code runs for each
 
@@ -18,7 +21,7 @@ _SECRET = re.compile(rb"[^ @]*")
 
 
 def secret_of(value: bytes) -> bytes:
-    """The unique part of a value: a token up to the @, or a record's first word."""
+    """Return the unique part of a value: a token up to the @, or a record's first word."""
     match = _SECRET.match(value)
     return b"" if match is None else match[0]
 
@@ -39,14 +42,14 @@ class ValueParts(NamedTuple):
 
 
 def parts_of(value: bytes) -> ValueParts:
-    """The one place that knows how a value is put together; `running_record` makes it."""
+    """Return the one place that knows how a value is put together; `running_record` makes it."""
     words, mark, rest = value.partition(b"@")
     holder, line, note = rest.partition(b"\n")
     return ValueParts(words, holder if mark else None, note if line else None)
 
 
 def holder_in(value: Reply) -> str | None:
-    """Who, from the value. None: the key was written by something that is not dibs."""
+    """Return who, from the value. None: the key was written by something that is not dibs."""
     if not isinstance(value, bytes) or value.startswith(b"dibs1 "):  # or not a lease: a result
         return None
     holder = parts_of(value).holder
@@ -60,12 +63,12 @@ _COOLING = b" cooling"
 
 
 def cooled(token: bytes) -> bytes:
-    """The value of a key after its release, while `at_least` keeps it."""
+    """Return the value of a key after its release, while `at_least` keeps it."""
     return token + _COOLING
 
 
 def is_cooling(value: bytes) -> bool:
-    """Whether *value* says that the key was released."""
+    """Return whether *value* says that the key was released."""
     return value.endswith(_COOLING) and (parts_of(value).holder or b"").endswith(_COOLING)
 
 
@@ -74,13 +77,13 @@ FETCHED = b" fetched:"
 
 
 def worker_in(value: bytes) -> str | None:
-    """The id of the worker that has fetched the message of a job; None: none has."""
+    """Return the id of the worker that has fetched the message of a job; None: none has."""
     _, mark, worker = (parts_of(value).holder or b"").partition(FETCHED)
     return worker.decode(errors="replace") if mark else None
 
 
 def note_in(value: Reply) -> str | None:
-    """The note of a running claim, from the value of its key."""
+    """Return the note of a running claim, from the value of its key."""
     if not isinstance(value, bytes) or value.startswith(b"dibs1 "):
         return None
     note = parts_of(value).note

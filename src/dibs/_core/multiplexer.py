@@ -49,7 +49,7 @@ class Redelivery:
         self._request = request
 
     def done(self) -> bool:
-        """False: it must be delivered."""
+        """Return False if it must be delivered."""
         return False
 
     def set_result(self, result: Any, /) -> None:
@@ -61,7 +61,7 @@ class Redelivery:
             self._send_on(self._request)
 
     def set_exception(self, exception: Exception, /) -> None:
-        """Nothing: what must be delivered is in the outbox."""
+        """Do nothing: what must be delivered is in the outbox."""
 
 
 class _Ending:
@@ -76,7 +76,7 @@ class _Ending:
         self._clients = clients
 
     def done(self) -> bool:
-        """False: the reply is wanted."""
+        """Return False if the reply is wanted."""
         return False
 
     def set_result(self, result: Any, /) -> None:
@@ -84,7 +84,7 @@ class _Ending:
         self._ended(self._clients, result if len(self._clients) > 1 else [result])
 
     def set_exception(self, exception: Exception, /) -> None:
-        """Nothing: the next connection asks again."""
+        """Do nothing: the next connection asks again."""
 
 
 C = TypeVar("C", bound=Channel)
@@ -96,12 +96,14 @@ class Multiplexer(Circuit, Generic[C]):
     def __init__(self, budget: float) -> None:
         super().__init__()
         self.current: C | None = None
+        """The connection on which requests are written; None: there is none."""
         self.superseded: set[C] = set()
         """Connections that the server cannot be asked to end, and whose requests were repeated
         elsewhere. They may still deliver them."""
         self.backlog: list[Pending] = []
         """Requests that wait for a connection."""
         self._silence = TimeLimit(budget)
+        """How long nothing has come, although something is unanswered."""
         self._seen: Pending | None = None
         """The oldest written request at the last look."""
         self._end = self._delivered = 0
@@ -124,7 +126,7 @@ class Multiplexer(Circuit, Generic[C]):
 
     @property
     def wants_connection(self) -> bool:
-        """True: there is none, or the current one has been silent for half a budget."""
+        """Return True if there is none, or the current one has been silent for half a budget."""
         return self.current is None or self._silence.is_half_over()
 
     def started(self) -> None:
@@ -197,20 +199,20 @@ class Multiplexer(Circuit, Generic[C]):
         return [*ending, *from_outbox, *repeats, *filter(is_wanted, backlog)]
 
     def _repeated_from(self, old: C, channel: C, now: float) -> list[Pending]:
-        """What is still wanted of *old*, in whose place *channel* is."""
+        """Return what is still wanted of *old*, in whose place *channel* is."""
         if can_end(old.client, channel.client):
             return self._still_wanted(old, now, is_open=True)
         self.superseded.add(old)
         return [repeated(pending) for pending in old.queue if is_wanted(pending)]
 
     def _still_wanted(self, channel: C, now: float, *, is_open: bool = False) -> list[Pending]:
-        """What is still wanted of *channel*, which is used no more; it is sent again."""
+        """Return what is still wanted of *channel*, which is used no more; it is sent again."""
         if channel.head is not None:
             self.abandoned.add(channel.client, now, is_open=is_open)
         return [repeated(each) for each in channel.clear() if not isinstance(each[0], _Ending)]
 
     def _end_abandoned(self, channel: C, now: float) -> list[Pending]:
-        """What ends connections that were left with requests, before those are sent again."""
+        """Make what ends connections that were left with requests, before those are sent again."""
         clients = self.abandoned.due_on(channel.client, now)
         if not clients:
             return []
@@ -225,7 +227,10 @@ class Multiplexer(Circuit, Generic[C]):
         return [(_Ending(ended, clients), kill_request(clients))]
 
     def failed_to_open(self, *, was_closed: bool = False) -> Next:
-        """A connection could not be opened. *was_closed*: the server closed it; try again first."""
+        """Return a connection could not be opened.
+
+        *was_closed*: the server closed it; try again first.
+        """
         self._failures += 1
         if was_closed and self._failures < MOST_CLOSED:
             return Next.NOTHING

@@ -20,7 +20,7 @@ OnLate = Literal["ignore", "raise"]
 After = Literal["release", "hold", "replay"]
 OnError = Literal["release", "hold"]
 OnCancel = Literal["continue", "stop"]
-Work = Literal["submission", "job", "fire"]
+Work = Literal["submission", "job", "run"]
 """What ends: only a submission counts as done whose lease was lost."""
 
 MOST_PERMITS = 100_000
@@ -38,19 +38,25 @@ class Settings:
     is_disabled: bool = False
 
     def policy(self, on_outage: OutagePolicy | None) -> OutagePolicy:
-        """What this call asks for, or else the policy of the client. UsageError: no policy."""
+        """Return what this call asks for, or else the policy of the client.
+
+        Raises UsageError if no policy.
+        """
         if on_outage is None:
             return self.on_outage
         policy = checked_policy(on_outage)
         return "open" if self.is_disabled else policy
 
     def never_disabled(self) -> "Settings":
-        """The settings for leaders and schedules: "closed" stays, also if dibs is disabled."""
+        """Return the settings for leaders and schedules.
+
+        "closed" stays, also if dibs is disabled.
+        """
         return Settings(self.namespace, self.on_outage)
 
 
 def is_disabled(setting: str) -> bool:
-    """What DIBS_DISABLED says. UsageError: it is neither yes nor no."""
+    """Return what DIBS_DISABLED says. Raises UsageError if it is neither yes nor no."""
     value = setting.strip().lower()
     if value in ("1", "true", "yes", "on"):
         return True
@@ -60,7 +66,7 @@ def is_disabled(setting: str) -> bool:
 
 
 def checked_policy(policy: OutagePolicy) -> OutagePolicy:
-    """*policy*. UsageError: there is no such one."""
+    """Return *policy*. Raises UsageError if there is no such one."""
     if policy not in ("open", "closed"):  # callers without a type checker
         raise UsageError(f'on_outage must be "open" or "closed", not {policy!r}')
     return policy
@@ -141,7 +147,7 @@ class HoldOptions:
         self.on_late: Final[OnLate | None] = on_late
 
     def waiting(self, wait: float) -> "HoldOptions":
-        """The same, with another `wait` of more than 0."""
+        """Return the same, with another `wait` of more than 0."""
         options = copy.copy(self)
         vars(options)["wait"] = wait
         return options
@@ -275,14 +281,17 @@ class ClaimOptions(_Coded):
 
 
 def continues_when_cancelled(on_cancel: OnCancel | None, after: After) -> bool:
-    """Whether a call goes on when its caller is cancelled. UsageError: no such answer."""
+    """Return whether a call goes on when its caller is cancelled.
+
+    Raises UsageError if no such answer.
+    """
     if on_cancel not in (None, "continue", "stop"):
         raise UsageError(f'on_cancel must be "continue" or "stop", not {on_cancel!r}')
     return after != "release" if on_cancel is None else on_cancel == "continue"
 
 
 def holding_of(settings: Settings, claim: ClaimOptions) -> HoldOptions:
-    """How the key of a claim is held while it runs."""
+    """Return how the key of a claim is held while it runs."""
     return HoldOptions(
         settings, ttl=claim.lease, wait=claim.wait, renew=True, on_outage=claim.on_outage
     )
@@ -325,7 +334,10 @@ class Remembered(Generic[Made]):
         """TypeError: also where a keyword cannot be remembered. Calling the object tells."""
 
     def __call__(self, keywords: Any) -> Made:
-        """UsageError: an option is invalid. TypeError: the verb has no such option."""
+        """Raise UsageError if an option is invalid.
+
+        Raises TypeError if the verb has no such option.
+        """
         try:
             return self.remembered(**keywords)
         except TypeError:  # perhaps only because something in it cannot be remembered
@@ -344,7 +356,7 @@ class Remembered(Generic[Made]):
 
 @functools.cache
 def _keywords_of(verb: Callable[..., Any]) -> tuple[frozenset[str], frozenset[str]]:
-    """The keywords that *verb* knows, and those that it needs."""
+    """Return the keywords that *verb* knows, and those that it needs."""
     parameters = signature_of(verb).parameters.values()
     known = [each for each in parameters if each.kind is each.KEYWORD_ONLY]
     needed = [each.name for each in known if each.default is each.empty]
@@ -448,7 +460,10 @@ class CacheOptions(_Coded):
         """How the lock of a load is held: renewed, but not past the load's time."""
 
     def kept(self, value: Any) -> float | None:
-        """How long to keep *value*, before jitter; None: not at all. UsageError: `keep` is odd."""
+        """Return how long to keep *value*, before jitter; None: not at all.
+
+        Raises UsageError if `keep` is odd.
+        """
         if self.keep is None:
             return self.ttl
         answer = self.keep(value)
@@ -459,7 +474,7 @@ class CacheOptions(_Coded):
         return seconds(answer, "what keep returns", zero=True) or None
 
     def remembers(self, error: BaseException) -> float:
-        """How long a load that failed so is remembered; 0: not at all."""
+        """Return how long a load that failed so is remembered; 0: not at all."""
         for kind, ttl in self.negative_ttls:
             if isinstance(error, kind):
                 return ttl
@@ -475,7 +490,10 @@ def _stale_after(given: Seconds | None, stale: float, most: float) -> float:
 
 
 def _negative_ttls(given: Any) -> tuple[tuple[type[BaseException], float], ...]:
-    """Pairs of a type and a ttl, in order. UsageError: no seconds, no types of exceptions."""
+    """Return the pairs of a type and a ttl, in order.
+
+    Raises UsageError if no seconds, no types of exceptions.
+    """
     if not isinstance(given, Mapping):
         return ((Exception, seconds(given, "negative_ttl", zero=True)),)
     pairs: list[tuple[type[BaseException], float]] = []

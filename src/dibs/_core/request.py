@@ -2,6 +2,20 @@
 
 A request is bytes ready for the wire, and how many replies will come back. On a connection that
 many tasks share, a request is pending until its replies have come: in order.
+
+A late copy, with a budget of 0.25 s:
+
+    0.000  `SET k token NX GET PX 5000` is written on connection A; the network holds it back.
+    0.125  Half the budget, and no byte: connection B opens. It begins with `CLIENT KILL ID A`;
+           then come the same bytes. The server answers on B: the key is ours.
+    0.300  The network delivers the first copy. The server has ended A and never reads it.
+
+Where a server cannot end A (a proxy, a user without the right), A is kept as superseded:
+
+    0.300  The first copy is executed while the key is ours: the reply is our own token. No harm.
+    0.400  We release on B, and the release is written on A as well, behind the first copy.
+    0.500  Or the first copy arrives only now, and takes the free key: the release behind it, with
+           the same token, deletes it again.
 """
 
 import re
@@ -30,7 +44,7 @@ class Request:
         """If set: deliver it without a waiter for the reply, until this (local) time."""
 
     def at(self, now: float) -> "Request":
-        """What is written of it at *now*, after an outage."""
+        """Return what is written of it at *now*, after an outage."""
         return self
 
 
@@ -51,7 +65,7 @@ class OddReply(Exception):
 
 
 def parts_in(reply: "Reply") -> list["Reply"]:
-    """The parts of a reply that has some. OddReply: it has none."""
+    """Return the parts of a reply that has some. Raises OddReply if it has none."""
     if not isinstance(reply, list):
         raise OddReply
     return reply
@@ -67,13 +81,13 @@ REPEATED = -1
 
 
 def first_error(reply: Reply) -> ErrorReply | None:
-    """The first error in a reply or in a list of replies."""
+    """Return the first error in a reply or in a list of replies."""
     replies: list[Reply] = reply if isinstance(reply, list) else [reply]
     return next((each for each in replies if isinstance(each, ErrorReply)), None)
 
 
 def deciding_error(reply: Reply) -> ErrorReply | None:
-    """The error that a request failed with: its first command decides.
+    """Return the error that a request failed with: its first command decides.
 
     What comes after it only adds facts; without them, what was done is done all the same.
     """
@@ -86,7 +100,7 @@ SIZE = [b"$%d\r\n" % size for size in range(1200)]
 
 
 def pack(*words: bytes | str | int) -> bytes:
-    """One command as the wire wants it."""
+    """Return one command as the wire wants it."""
     # hiredis 3.5 ends the process if a signal handler raises while it writes a number.
     command: Any = words
     for word in words:
@@ -97,7 +111,7 @@ def pack(*words: bytes | str | int) -> bytes:
 
 
 def commands_in(payload: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
-    """The commands in a write, each as the wire wants it, and its words."""
+    """Yield the commands in a write, each as the wire wants it, and its words."""
     start = 0
     while start < len(payload):
         number, at = _read_number(payload, start)
@@ -111,7 +125,7 @@ def commands_in(payload: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
 
 
 def _read_number(payload: bytes, at: int) -> tuple[int, int]:
-    """The number behind `*` or `$`, and where the line after it begins."""
+    """Return the number behind `*` or `$`, and where the line after it begins."""
     end = payload.index(b"\r\n", at)
     return int(payload[at + 1 : end]), end + 2
 
@@ -126,7 +140,10 @@ def together(requests: list[Request]) -> Request:
 
 
 def apart(requests: list[Request], replies: list[Any]) -> list[Any]:
-    """The replies to `together(requests)`, one for each: a list, where a request has several."""
+    """Return the replies to `together(requests)`, one for each.
+
+    A list, where a request has several.
+    """
     if len(replies) == len(requests):
         return replies
     flat = iter(replies)
@@ -151,7 +168,7 @@ PARSER_ERRORS = (TypeError, ValueError, OverflowError)
 
 
 def reply_parser() -> Any:
-    """A parser of replies. An error reply comes out as a value, an `ErrorReply`."""
+    """Return a parser of replies. An error reply comes out as a value, an `ErrorReply`."""
     return hiredis.Reader(protocolError=ProtocolError, replyError=ErrorReply, notEnoughData=MORE)
 
 
@@ -162,7 +179,7 @@ class Waiter(Protocol):
     """Who waits for a reply: an asyncio future, as a rule."""
 
     def done(self) -> bool:
-        """True: the caller no longer waits."""
+        """Return True if the caller no longer waits."""
         ...
 
     def set_result(self, result: Any, /) -> None:
@@ -182,7 +199,7 @@ A bare tuple, because two are made for every lease.
 
 
 def is_wanted(pending: Pending) -> bool:
-    """True: a caller waits for the reply, or the request must be delivered anyway."""
+    """Return True if a caller waits for the reply, or the request must be delivered anyway."""
     waiter, request = pending
     return request.until > 0 or (waiter is not None and not waiter.done())
 
@@ -212,7 +229,7 @@ class _Repeated:
 
 
 def repeated(pending: Pending) -> Pending:
-    """*pending* as it is sent a second time."""
+    """Return *pending* as it is sent a second time."""
     waiter, request = pending
     if not request.until or waiter is None or isinstance(waiter, _Repeated):
         return pending
@@ -229,7 +246,7 @@ class ClientInfo(NamedTuple):
 
     @property
     def is_unix(self) -> bool:
-        """True: a Unix socket. All its clients have the same address."""
+        """Return True if a Unix socket. All its clients have the same address."""
         return b"/" in self.laddr
 
 
@@ -262,7 +279,7 @@ class Channel:
         return self.queue[0] if len(self.queue) > len(self.unsent) else None
 
     def receive(self, parse: Callable[[], Any], pushed: Callable[[list[Reply]], None]) -> None:
-        """Hand out all replies that are complete. IndexError: a reply to nothing."""
+        """Hand out all replies that are complete. Raises IndexError if a reply to nothing."""
         # This runs for every reply, hence in one piece.
         queue, got = self.queue, self._got
         self.has_received = True
@@ -305,14 +322,14 @@ _ELSEWHERE = 60.0
 
 
 def read_client_info(reply: Reply) -> ClientInfo | None:
-    """What CLIENT INFO says. None: nothing by which a connection could be ended."""
+    """Return what CLIENT INFO says. None: nothing by which a connection could be ended."""
     text = reply.encode() if isinstance(reply, str) else reply
     match = _INFO.search(text) if isinstance(text, bytes) else None
     return None if match is None else ClientInfo(*match.groups())
 
 
 def can_end(old: ClientInfo | None, new: ClientInfo | None) -> bool:
-    """Whether the server can be asked on connection *new* to end *old*.
+    """Return whether the server can be asked on connection *new* to end *old*.
 
     Only where both reach the same server: elsewhere, "there is no such client" proves nothing.
     """
@@ -345,7 +362,7 @@ class Abandoned:
             self.clients.pop(next(iter(self.clients)), None)
 
     def due_on(self, new: ClientInfo | None, now: float) -> list[ClientInfo]:
-        """Those that are to be ended before anything else is asked on connection *new*."""
+        """Return those that are to be ended before anything else is asked on connection *new*."""
         due: list[ClientInfo] = []
         for client, since in list(self.clients.items()):
             if can_end(client, new):

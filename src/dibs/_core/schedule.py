@@ -1,4 +1,4 @@
-"""Schedules: cron expressions, fires, and the record of the last one."""
+"""Schedules: cron expressions, runs, and the record of the last one."""
 
 import inspect
 import re
@@ -17,10 +17,10 @@ from .options import HoldOptions, OutagePolicy, Settings
 from .request import OddReply, Reply, Request, pack, parts_in
 
 MOST_COUNTED = 1000
-"""Fires are counted up to this number."""
+"""Runs are counted up to this number."""
 _DAY = 86_400
 _LONGEST = 50 * 366 * _DAY
-"""Seconds after which the search ends. The longest pause between two fires of an expression is
+"""Seconds after which the search ends. The longest pause between two runs of an expression is
 forty years: a 29th of February that is a Monday, across the year 2100."""
 _SOON = 1_767_225_600_000
 """The beginning of 2026, from which an expression is tried."""
@@ -45,7 +45,7 @@ class _Field(NamedTuple):
     """What may be written for a number: the first of them for *least*."""
 
     def values(self, text: str) -> set[int]:
-        """The numbers of a list such as `1-5,10/2`. ValueError: it is none."""
+        """Return the numbers of a list such as `1-5,10/2`. Raises ValueError if it is none."""
         numbers: set[int] = set()
         for term in text.split(","):
             numbers |= self._term_values(term)
@@ -66,7 +66,7 @@ class _Field(NamedTuple):
         return set(range(begin, end + 1, step))
 
     def value(self, text: str) -> int:
-        """The number of *text*. ValueError: there is none, or it is out of range."""
+        """Return the number of *text*. Raises ValueError if there is none in the range."""
         value = self.names.index(text) + self.least if text in self.names else _parsed_number(text)
         if not self.least <= value <= self.most:
             raise ValueError(text)
@@ -109,7 +109,7 @@ class _Days:
         self._weekdays = {each % 7 for each in plain_weekdays}
 
     def __contains__(self, number: int) -> bool:
-        """Whether the day with this *number*, counted from the epoch, is one of them."""
+        """Return whether the day with this *number*, counted from the epoch, is one of them."""
         day = date.fromordinal(_EPOCH + number)
         if day.month not in self._months:
             return False
@@ -160,7 +160,10 @@ def _unreadable_field(field: _Field, text: str) -> UsageError:
 
 
 def fields_of(expression: str) -> list[str]:
-    """Six fields, in capitals. UsageError: there are fewer or more than five or six."""
+    """Return six fields, in capitals.
+
+    Raises UsageError if there are fewer or more than five or six.
+    """
     fields = NAMED.get(expression.strip().upper(), expression).upper().split()
     if len(fields) == 5:
         fields.insert(0, "0")
@@ -174,10 +177,10 @@ def fields_of(expression: str) -> list[str]:
 
 
 class Cron:
-    """A cron expression, in a time zone. UsageError: it cannot be read, or never fires.
+    """A cron expression, in a time zone. UsageError: it cannot be read, or is never due.
 
     Where the clocks of the zone are changed, it does what Debian's cron does. If minute and hour
-    are given (neither begins with a star), a fire in a time that is left out comes right after it,
+    are given (neither begins with a star), a run in a time that is left out comes right after it,
     and one in a time that comes twice comes the first time only. Other expressions go by the clock.
     """
 
@@ -200,7 +203,7 @@ class Cron:
         self._is_fixed = not minute.startswith("*") and not hour.startswith("*")
         self._check_zone()
         if self._search_from(_SOON // 1000) is None:
-            raise UsageError(f"the cron expression {expression!r} never fires")
+            raise UsageError(f"the cron expression {expression!r} is never due")
 
     def _check_zone(self) -> None:
         try:
@@ -209,52 +212,52 @@ class Cron:
             raise UsageError(f"the time zone {self.zone!r} cannot be used: {error}") from None
 
     def latest(self, now: int) -> int:
-        """The last fire that is not after *now*; 0: there was none for fifty years."""
+        """Return the last run that is not after *now*; 0: there was none for fifty years."""
         end = now // 1000 + 1
         least = max(end - _LONGEST, 0)
         while end > least:
             begin = (end - 1) // _DAY * _DAY
-            fire = self._first_run(begin, end)
-            if fire is not None:
-                return self._last_run(fire, end) * 1000
+            run = self._first_run(begin, end)
+            if run is not None:
+                return self._last_run(run, end) * 1000
             end = begin
         return 0
 
-    def _last_run(self, fire: int, end: int) -> int:
-        """The last fire before *end*, if there is *fire*."""
-        while end - fire > 1:
-            middle = (fire + end) // 2
+    def _last_run(self, run: int, end: int) -> int:
+        """Return the last run before *end*, if there is *run*."""
+        while end - run > 1:
+            middle = (run + end) // 2
             later = self._first_run(middle, end)
-            fire, end = (fire, middle) if later is None else (later, end)
-        return fire
+            run, end = (run, middle) if later is None else (later, end)
+        return run
 
     def following(self, after: int) -> int:
-        """The first fire after *after*. UsageError: there is none for fifty years."""
-        fire = self._search_from(after // 1000 + 1)
-        if fire is None:
-            raise UsageError(f"the cron expression {self._expression!r} never fires again")
-        return fire * 1000
+        """Return the first run after *after*. Raises UsageError if none is in fifty years."""
+        run = self._search_from(after // 1000 + 1)
+        if run is None:
+            raise UsageError(f"the cron expression {self._expression!r} is never due again")
+        return run * 1000
 
     def count(self, after: int, until: int) -> int:
-        """How many fires there are after *after*, up to *until*; not beyond `MOST_COUNTED`."""
+        """Return how many runs come after *after*, up to *until*; `MOST_COUNTED` at most."""
         number = 0
         while number < MOST_COUNTED and (after := self.following(after)) <= until:
             number += 1
         return number
 
     def _search_from(self, begin: int) -> int | None:
-        """The first fire from *begin* on; here and below in seconds since the epoch."""
+        """The first run from *begin* on; here and below in seconds since the epoch."""
         most = begin + _LONGEST
         while begin < most:
             end = (begin // _DAY + 1) * _DAY
-            fire = self._first_run(begin, end)
-            if fire is not None:
-                return fire
+            run = self._first_run(begin, end)
+            if run is not None:
+                return run
             begin = end
         return None
 
     def _first_run(self, begin: int, end: int) -> int | None:
-        """The first fire from *begin* on, before *end*: at most a day, so with one change at most.
+        """The first run from *begin* on, before *end*: at most a day, so with one change at most.
 
         In the tz database, two changes of a zone are at least three days apart.
         """
@@ -265,9 +268,9 @@ class Cron:
         if before == after:
             return self._first_with(after, begin, end)
         change = self._change_of_offset(begin, end - 1, after)
-        fire = self._first_with(before, begin, change)
-        if fire is not None:
-            return fire
+        run = self._first_with(before, begin, change)
+        if run is not None:
+            return run
         is_made_up = (
             self._is_fixed and self._first_match(change + before, change + after) is not None
         )
@@ -281,16 +284,16 @@ class Cron:
         return end
 
     def _first_with(self, offset: int, begin: int, end: int) -> int | None:
-        """The first fire of a time in which the zone has one offset."""
+        """Return the first run of a time in which the zone has one offset."""
         local = self._first_match(begin + offset, end + offset)
         while local is not None and self._is_fixed and self._is_repeated(local - offset):
             local = self._first_match(local + 1, end + offset)
         return None if local is None else local - offset
 
-    def _is_repeated(self, fire: int) -> bool:
-        """Whether the local time of *fire* comes for the second time."""
-        before, now = self._offset_at(fire - _DAY), self._offset_at(fire)
-        return before > now and self._offset_at(fire - (before - now)) == before
+    def _is_repeated(self, run: int) -> bool:
+        """Return whether the local time of *run* comes for the second time."""
+        before, now = self._offset_at(run - _DAY), self._offset_at(run)
+        return before > now and self._offset_at(run - (before - now)) == before
 
     def _first_match(self, begin: int, end: int) -> int | None:
         """The first local time from *begin* on, before *end*, that the fields name."""
@@ -302,7 +305,7 @@ class Cron:
         return None
 
     def _time_of_day(self, least: int) -> int | None:
-        """The first time of a day that is not before *least*, in seconds."""
+        """Return the first time of a day that is not before *least*, in seconds."""
         minute = least - least % 60
         place = bisect_left(self._minutes, minute)
         if place < len(self._minutes) and self._minutes[place] == minute:
@@ -325,38 +328,38 @@ class Cron:
 Missed = Literal["once", "skip"]
 
 GRACE_MS = 60_000
-"""A fire that is late by less is not missed."""
+"""A run that is late by less is not missed."""
 MOST_APART_MS = 60_000
-"""A machine whose clock differs from the server's by more runs no fires."""
+"""A machine whose clock differs from the server's by more starts no runs."""
 MOST_AHEAD_MS = 3_600_000
 """A record that is further ahead of the server's clock was made by a wrong one."""
 KEPT_MS = 30 * 86_400_000
-"""How long the last fire is remembered after the next one is due."""
+"""How long the last run is remembered after the next one is due."""
 LONGEST_LOOK = 30.0
 """Seconds after which the clock is looked at again: it may be set, or the machine may sleep."""
 NEW: Final = b" new"
-"""How the record of a schedule ends of which no fire is over yet."""
+"""How the record of a schedule ends of which no run is over yet."""
 
 
 # ---- rules
 
 
-class FireRule(Protocol):
+class DueRule(Protocol):
     """Says when a function is due."""
 
     zone: tzinfo
-    """In which a fire is shown to people."""
+    """In which a run is shown to people."""
 
     def latest(self, now: int) -> int:
-        """The last fire that is not after *now*."""
+        """Return the last run that is not after *now*."""
         ...
 
     def following(self, after: int) -> int:
-        """The first fire after *after*."""
+        """Return the first run after *after*."""
         ...
 
     def count(self, after: int, until: int) -> int:
-        """How many fires there are after *after*, up to *until*."""
+        """Return how many runs there are after *after*, up to *until*."""
         ...
 
 
@@ -370,15 +373,15 @@ class Interval:
         self.zone: tzinfo = UTC
 
     def latest(self, now: int) -> int:
-        """The last fire that is not after *now*."""
+        """Return the last run that is not after *now*."""
         return now - now % self._step
 
     def following(self, after: int) -> int:
-        """The first fire after *after*."""
+        """Return the first run after *after*."""
         return self.latest(after) + self._step
 
     def count(self, after: int, until: int) -> int:
-        """How many fires there are after *after*, up to *until*."""
+        """Return how many runs there are after *after*, up to *until*."""
         return max(until // self._step - after // self._step, 0)
 
     def __repr__(self) -> str:
@@ -411,13 +414,13 @@ class ScheduleKeywords(TypedDict, total=False, closed=True):
     timezone: str | tzinfo
     """In which the cron expression is read: a name such as "Asia/Taipei", or a tzinfo."""
     missed: Missed
-    """What becomes of fires that were not run: "once" runs the last of them late, "skip" none."""
+    """What becomes of Runs that were missed: "once" runs the last of them late, "skip" none."""
     ttl: Seconds
-    """How long a crash of the machine that runs a fire keeps others from taking over."""
+    """How long a crash of the machine that executes a run keeps others from taking over."""
     at_least: Seconds
     """The least time from the beginning of a run to the beginning of the next one."""
     on_outage: OutagePolicy
-    """"closed" runs nothing while Redis is unavailable, "open" runs fires on every machine."""
+    """"closed" runs nothing while Redis is unavailable, "open" executes runs on every machine."""
 
 
 class ScheduleOptions:
@@ -447,10 +450,10 @@ class ScheduleOptions:
             settings.never_disabled(), ttl=ttl, wait=LONGEST_LOOK, renew=True, fence=True,
             on_outage=on_outage,
         )  # fmt: skip
-        """How the key of the schedule is held while a fire runs."""
+        """How the key of the schedule is held during a run."""
 
-    def rule(self, cron: str | None) -> FireRule:
-        """When the function is due. UsageError: not exactly one of *cron* and `every`."""
+    def rule(self, cron: str | None) -> DueRule:
+        """Return when it is due. Raises UsageError if not exactly one of *cron* and `every`."""
         if (cron is None) == (self.every is None):
             raise UsageError("pass either a cron expression or every=")
         if self.every is None:
@@ -461,12 +464,15 @@ class ScheduleOptions:
         return Interval(self.every)
 
 
-def next_fires(cron: str, timezone: str, now: int, count: int) -> list[datetime]:
-    """The next fires of a cron expression. UsageError: it is none, or there is no such zone."""
-    rule, fires = Cron(cron, zone_named(timezone)), [now]
+def next_runs(cron: str, timezone: str, now: int, count: int) -> list[datetime]:
+    """Return the next runs of a cron expression.
+
+    Raises UsageError if it is none, or there is no such zone.
+    """
+    rule, runs = Cron(cron, zone_named(timezone)), [now]
     for _ in range(count):
-        fires.append(rule.following(fires[-1]))
-    return [datetime.fromtimestamp(fire / 1000, rule.zone) for fire in fires[1:]]
+        runs.append(rule.following(runs[-1]))
+    return [datetime.fromtimestamp(run / 1000, rule.zone) for run in runs[1:]]
 
 
 # ---- what to do now
@@ -476,22 +482,22 @@ class ScheduleStep(NamedTuple):
     """What a machine does next."""
 
     run: int | None = None
-    """Run this fire."""
+    """Start this run."""
     skip: int | None = None
-    """Record this fire as over, without running it."""
+    """Record this run as over, without starting it."""
     missed: int = 0
-    """How many fires were not run, and will not be."""
+    """How many runs were missed."""
     look_at: int = 0
     """If there is nothing to do: when there will be."""
 
 
 def next_step(
-    rule: FireRule, last: int, now: int, missed: Missed, awaited: int | None
+    rule: DueRule, last: int, now: int, missed: Missed, awaited: int | None
 ) -> ScheduleStep:
-    """What to do at *now*, if *last* is the last fire that is over.
+    """Return what to do at *now*, if *last* is the last run that is over.
 
-    Only the latest fire is ever run: where there are several, it stands for all of them. *awaited*:
-    the fire that this machine waits to take over from another one; it is not late for us.
+    Only the latest run is ever started: it stands for all that are due. *awaited*:
+    the run that this machine waits to take over from another one; it is not late for us.
     """
     latest = rule.latest(now)
     if latest <= last:
@@ -503,7 +509,7 @@ def next_step(
 
 
 def pause(look_at: int, now: int) -> float:
-    """Seconds until the clock is looked at again."""
+    """Return the seconds until the clock is looked at again."""
     return min(max((look_at - now) / 1000, 0.0), LONGEST_LOOK)
 
 
@@ -511,7 +517,7 @@ def pause(look_at: int, now: int) -> float:
 
 
 def elapsed_ms(wall: int, monotonic: int) -> int:
-    """How long ago it was, by two clocks of this machine.
+    """Return how long ago it was, by two clocks of this machine.
 
     If the wall clock was set meanwhile, forward or back, it is wrong by that.
     """
@@ -519,7 +525,7 @@ def elapsed_ms(wall: int, monotonic: int) -> int:
 
 
 def clock_offset(now: int, elapsed: int, server: int) -> int:
-    """What to add to the clock of this machine, which shows *now*, to get the server's.
+    """Return what to add to the clock of this machine, which shows *now*, to get the server's.
 
     *server*: what that showed at some moment of the last *elapsed* milliseconds. 0: the two may
     agree; else the least correction.
@@ -528,34 +534,34 @@ def clock_offset(now: int, elapsed: int, server: int) -> int:
 
 
 def is_apart(offset: int) -> bool:
-    """Whether a machine with this *offset* runs no fires: its clock, or the server's, is wrong."""
+    """Return whether a machine with this *offset* starts no runs: one of the clocks is wrong."""
     return abs(offset) > MOST_APART_MS
 
 
 def offset_text(offset: int) -> str:
-    """The difference as a part of a sentence: "75 s behind"."""
+    """Return the difference as a part of a sentence: "75 s behind"."""
     return f"{abs(offset) / 1000:.0f} s {'behind' if offset > 0 else 'ahead of'}"
 
 
-# ---- the last fire, in the store
+# ---- the last run, in the store
 
 
 class Look(NamedTuple):
     """What the store knows of a schedule."""
 
     last: int | None
-    """The last fire that is over; None: it knows none, or one of a wrong clock."""
+    """The last run that is over; None: it knows none, or one of a wrong clock."""
     now: int
     """The time by the server's clock."""
 
 
 def look_request(key: bytes) -> Request:
-    """Ask for the last fire that is over, and for the time."""
+    """Ask for the last run that is over, and for the time."""
     return Request(run_script("schedule_look", [key]), 1, key)
 
 
 def read_look(reply: Reply, server_time: Callable[[int], int]) -> Look:
-    """What the store knows."""
+    """Return what the store knows."""
     record, time = parts_in(reply)
     if not isinstance(time, int):
         raise OddReply
@@ -563,19 +569,22 @@ def read_look(reply: Reply, server_time: Callable[[int], int]) -> Look:
     return Look(plausible(read_last(record), now), now)
 
 
-def register_request(key: bytes, fire: int, holder: bytes, kept_ms: int) -> Request:
-    """Record *fire* as the last one, if the store knows none: the schedule is new."""
-    record = b"%d %b%b" % (fire, holder, NEW)
+def register_request(key: bytes, run: int, holder: bytes, kept_ms: int) -> Request:
+    """Record *run* as the last one, if the store knows none: the schedule is new."""
+    record = b"%d %b%b" % (run, holder, NEW)
     return Request(pack("SET", key, record, "NX", "PX", kept_ms), 1, key)
 
 
 def has_begun(reply: Reply) -> bool:
-    """Whether `register_request` has made the record; False: another machine has, or an outage."""
+    """Return whether `register_request` has made the record.
+
+    False: another machine has, or an outage.
+    """
     return reply in (b"OK", "OK")
 
 
-class Run(NamedTuple):
-    """How a fire ended, and who has recorded that."""
+class RunEnd(NamedTuple):
+    """How a run ended, and who has recorded that."""
 
     holder: str
     outcome: str
@@ -585,35 +594,44 @@ class Run(NamedTuple):
     took_ms: int
 
 
-class FireRecord(NamedTuple):
-    """A fire that is over."""
+class RunRecord(NamedTuple):
+    """A run that is over."""
 
-    fire: int
+    run: int
     """Milliseconds since the epoch."""
-    run: Run | None
+    end: RunEnd | None
     """None: an older version has recorded it."""
 
 
 def record_request(
-    keys: list[bytes], fire: int, run: Run, kept_ms: int, until: float, stays_ms: int, token: bytes
+    keys: list[bytes],
+    run: int,
+    end: RunEnd,
+    kept_ms: int,
+    until: float,
+    stays_ms: int,
+    token: bytes,
 ) -> Request:
-    """Record that *fire* is over, then end its lease; worth delivering until the time *until*.
+    """Record that *run* is over, then end its lease; worth delivering until the time *until*.
 
-    *keys*: of the last fire, of the last records, and of the lease, which stays for *stays_ms*. The
+    *keys*: of the last run, of the last records, and of the lease, which stays for *stays_ms*. The
     reply is 1, or 0: *token* does not hold it; b"": there is none to end.
     """
-    words = f"{run.holder} {run.outcome} {run.began} {run.took_ms}".encode()
-    facts = (fire, words, kept_ms, MOST_AHEAD_MS, token, stays_ms)
+    words = f"{end.holder} {end.outcome} {end.began} {end.took_ms}".encode()
+    facts = (run, words, kept_ms, MOST_AHEAD_MS, token, stays_ms)
     return Request(run_whole_script("schedule_record", keys, *facts), 1, keys[-1], until)
 
 
 def records_key(prefix: bytes, last_key: bytes) -> bytes:
-    """Where the last records of a schedule are; *prefix*: the namespace and `fires:`."""
+    """Return where the last records of a schedule are; *prefix*: the namespace and `runs:`."""
     return companion_key(prefix, last_key)
 
 
 def lease_name(last_key: bytes) -> str:
-    """The key of the lease of a schedule, without the namespace: in the slot of *last_key*."""
+    """Return the key of the lease of a schedule, without the namespace.
+
+    In the slot of *last_key*.
+    """
     return companion_key(b"scheduled:", last_key).decode()
 
 
@@ -621,50 +639,53 @@ _NUMBER = re.compile("[0-9]{1,15}")
 """Milliseconds; longer ones would be no time."""
 
 
-def read_record(value: bytes) -> FireRecord | None:
-    """A fire that is over; None: *value* is no record."""
-    fire, *words = value.decode(errors="replace").split(" ")
-    if not _NUMBER.fullmatch(fire):
+def read_record(value: bytes) -> RunRecord | None:
+    """Return a run that is over; None: *value* is no record."""
+    run, *words = value.decode(errors="replace").split(" ")
+    if not _NUMBER.fullmatch(run):
         return None
     match words:
         case [holder, outcome, began, took] if _NUMBER.fullmatch(began) and _NUMBER.fullmatch(took):
-            return FireRecord(int(fire), Run(holder, outcome, int(began), int(took)))
+            return RunRecord(int(run), RunEnd(holder, outcome, int(began), int(took)))
         case _:
-            return FireRecord(int(fire), None)
+            return RunRecord(int(run), None)
 
 
 def outcome_of(error: BaseException | None) -> str:
-    """How a fire ended that is over, in a word without spaces."""
+    """Return how a run ended that is over, in a word without spaces."""
     if error is None:
         return "finished"
     name = "".join([each for each in type(error).__name__ if each.isalnum() or each == "_"])
     return f"failed:{name[:60]}"
 
 
-def kept_ms(rule: FireRule, fire: int) -> int:
-    """How long *fire* is remembered: past the next fire, and past a long time without machines."""
-    return rule.following(fire) - fire + KEPT_MS
+def kept_ms(rule: DueRule, run: int) -> int:
+    """Return how long *run* is remembered: past the next one, and a time without machines."""
+    return rule.following(run) - run + KEPT_MS
 
 
 def read_last(reply: Reply) -> int | None:
-    """The last fire that is over; None: the store knows none."""
+    """Return the last run that is over; None: the store knows none."""
     word = reply.partition(b" ")[0].decode(errors="replace") if isinstance(reply, bytes) else ""
     return int(word) if _NUMBER.fullmatch(word) else None
 
 
 def plausible(last: int | None, now: int) -> int | None:
-    """*last*, unless it is too far ahead of *now*, by the server's clock."""
+    """Return *last*, unless it is too far ahead of *now*, by the server's clock."""
     return None if last is None or last > now + MOST_AHEAD_MS else last
 
 
-def takes_fire(parameters: list[inspect.Parameter]) -> bool:
-    """Whether a function with *parameters* asks for its fire. UsageError: for anything else."""
+def takes_run(parameters: list[inspect.Parameter]) -> bool:
+    """Return whether a function with *parameters* asks for its run.
+
+    Raises UsageError if for anything else.
+    """
     needed = [
         each.name
         for each in parameters
         if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
     ]
-    if set(needed) - {"fire"}:
-        message = "a scheduled function takes no argument, or one that is called fire"
+    if set(needed) - {"run"}:
+        message = "a scheduled function takes no argument, or one that is called run"
         raise UsageError(f"{message}; not {', '.join(needed)}")
-    return any(each.name == "fire" for each in parameters)
+    return any(each.name == "run" for each in parameters)

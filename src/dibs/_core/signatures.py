@@ -25,7 +25,7 @@ else:
 
 
 def return_annotation(function: Callable[..., Any]) -> Any:
-    """The type that *function* says it returns; None: it says nothing, or None.
+    """Return the type that *function* says it returns; None: it says nothing, or None.
 
     NameError, or another error: the name of this type does not exist, whatever the others do.
     """

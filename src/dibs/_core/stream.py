@@ -119,12 +119,12 @@ class StreamKeys(NamedTuple):
     items_prefix: bytes
 
     def items(self, run: bytes) -> bytes:
-        """Where the items of a run are: in the slot of the record."""
+        """Return where the items of a run are: in the slot of the record."""
         return b"%b:%b" % (self.items_prefix, run)
 
 
 def stream_keys(settings: Settings, options: StreamOptions, name: str, text: str) -> StreamKeys:
-    """Where a stream lives. UsageError: a bad key."""
+    """Return where a stream lives. Raises UsageError if a bad key."""
     key = expand(settings.namespace, text)
     prefix = companion_key(f"{settings.namespace}stream:".encode(), key)
     return StreamKeys(options, name, text, key, prefix)
@@ -154,7 +154,7 @@ class StreamRecord(NamedTuple):
     """Host and process that run it."""
 
     def encoded(self) -> bytes:
-        """The record as it is stored."""
+        """Return the record as it is stored."""
         state = b"over" if self.is_over else b"live"
         return b"%b%b %b %b %b %b %.3f %.3f %d %b\n" % (
             _RECORD, state, self.run, self.attempt, self.codec, self.fingerprint,
@@ -162,7 +162,7 @@ class StreamRecord(NamedTuple):
         )  # fmt: skip
 
     def fits(self, options: StreamOptions) -> bool:
-        """Whether its items can be read: they have the same codec, and the same type."""
+        """Return whether its items can be read: they have the same codec, and the same type."""
         codec = options.codec
         return (self.codec, self.fingerprint) == (codec.name.encode(), codec.fingerprint.encode())
 
@@ -170,7 +170,7 @@ class StreamRecord(NamedTuple):
 def new_record(
     options: StreamOptions, run: bytes, attempt: bytes, began_at: float, holder: str
 ) -> StreamRecord:
-    """The record of a run, or of who continues it."""
+    """Return the record of a run, or of who continues it."""
     codec = options.codec
     who = holder.encode(errors="replace").replace(b"\n", b" ")
     return StreamRecord(
@@ -179,7 +179,7 @@ def new_record(
 
 
 def read_record(value: Reply) -> StreamRecord | None:
-    """The record. None: these bytes are none, or of another version."""
+    """Return the record. None: these bytes are none, or of another version."""
     if not isinstance(value, bytes) or not value.startswith(_RECORD):
         return None
     words = value[len(_RECORD) :].rstrip(b"\n").split(b" ", 8)
@@ -208,12 +208,12 @@ HEAD_SIZE = 56
 
 
 def items_head(attempt: bytes, begins_at: int = 0, count: int = 0) -> bytes:
-    """The head of a run that begins, or is continued."""
+    """Return the head of a run that begins, or is continued."""
     return b"%blive %b %010d %010d\n" % (_ITEMS, attempt, count, begins_at)
 
 
 def read_head(value: Reply) -> ItemsHead | None:
-    """The head. None: the items are gone, or these bytes are none."""
+    """Return the head. None: the items are gone, or these bytes are none."""
     if not isinstance(value, bytes) or len(value) != HEAD_SIZE or not value.startswith(_ITEMS):
         return None
     try:
@@ -237,7 +237,7 @@ def failed_mark(error: BaseException) -> bytes:
 
 
 def packed_item(payload: bytes) -> bytes:
-    """One item as it is stored."""
+    """Return one item as it is stored."""
     return b"%d:%b" % (len(payload), payload)
 
 
@@ -250,7 +250,7 @@ class ItemParser:
         """How the run ended, once that has arrived."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The items that are complete with *data*. OddReply: these are no items."""
+        """Return the items that are complete with *data*. Raises OddReply if these are no items."""
         rest = self._rest
         rest += data
         payloads: list[bytes] = []
@@ -301,7 +301,7 @@ class Plan(NamedTuple):
 
     @property
     def items(self) -> bytes:
-        """Where its items are."""
+        """Return where its items are."""
         return self.keys.items(self.record.run)
 
 
@@ -340,7 +340,7 @@ def begin_request(plan: Plan, replaced: Replaced | None) -> Request:
 
 
 def read_begun(reply: Reply) -> Begun:
-    """What `begin_request` was answered. UsageError: the key is something else."""
+    """Return what `begin_request` was answered. Raises UsageError if the key is something else."""
     code, value = parts_in(reply)
     if code == -1:
         raise UsageError(HELD)
@@ -365,7 +365,7 @@ def resume_request(plan: Plan, before: StreamRecord, size: int, count: int) -> R
 
 
 def record_request(keys: StreamKeys) -> Request:
-    """The record of a stream."""
+    """Return the record of a stream."""
     return Request(pack("GET", keys.key), 1, keys.key)
 
 
@@ -380,7 +380,7 @@ def append_request(plan: Plan, offset: int, count: int, data: bytes) -> Request:
 
 
 def read_appended(reply: Reply) -> int | None:
-    """How many bytes there are. None: it is not ours to write."""
+    """Return how many bytes there are. None: it is not ours to write."""
     if not isinstance(reply, int) or reply < -1:
         raise OddReply
     return None if reply < 0 else reply
@@ -415,7 +415,7 @@ def end_request(
 
 
 def read_ended(reply: Reply) -> Ended:
-    """Whether it is over, and kept."""
+    """Return whether it is over, and kept."""
     code, size = parts_in(reply)
     if code not in (-1, 0, 1, 2) or not isinstance(size, int):
         raise OddReply
@@ -433,7 +433,7 @@ def leave_request(plan: Plan, until: float) -> Request:
 
 
 def items_request(items: bytes, offset: int) -> Request:
-    """What is behind *offset* bytes of items, then their head, then how long they live.
+    """Return what is behind *offset* bytes of items, then their head, then how long they live.
 
     In this order: if the head names the attempt that was known before, the items are of it too.
     """
@@ -458,7 +458,7 @@ class ItemsReading(NamedTuple):
 
 
 def read_items(answer: Tracked) -> ItemsReading:
-    """What `items_request` found."""
+    """Return what `items_request` found."""
     data, head, pttl = answer.replies
     if not isinstance(data, bytes) or not isinstance(pttl, int):
         raise OddReply
@@ -487,7 +487,7 @@ class Lost(Exception):
 
 
 def after_loss(on_restart: OnRestart, lost: Lost, received: int) -> Literal["again", "restart"]:
-    """What a caller does who has received so many items: ask again, or begin anew and say so.
+    """Say what a caller does who has received so many items: ask again, or begin anew and say so.
 
     Raises Lost: tell the caller. Items of two runs are never put together in silence.
     """
@@ -507,7 +507,10 @@ def invalidate_request(key: bytes, until: float) -> Request:
 
 
 def read_invalidated(reply: Reply) -> StreamRecord | None:
-    """The record that was forgotten, if it was one. UsageError: the key is something else."""
+    """Return the record that was forgotten, if it was one.
+
+    Raises UsageError if the key is something else.
+    """
     if reply == 0:
         raise UsageError(HELD)
     if not isinstance(reply, bytes):
@@ -531,7 +534,7 @@ class StreamInfo(NamedTuple):
 
 
 def stream_info(record: StreamRecord, reading: ItemsReading, now: float) -> StreamInfo | None:
-    """What is there. None: its items are gone, or its process is."""
+    """Return what is there. None: its items are gone, or its process is."""
     age = max(now - record.began_at, 0.0)
     if reading.head is None or (not record.is_over and reading.silence_left <= 0):
         return None

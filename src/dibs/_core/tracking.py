@@ -44,13 +44,16 @@ def unnote_request(call: HoldCall, note: bytes) -> Request:
 
 
 def notes_request(namespace: str, key: bytes) -> bytes:
-    """The notes of a key, as a command."""
+    """Return the notes of a key, as a command."""
     name = companion_key(f"{namespace}waiting:".encode(), key)
     return pack("ZRANGE", name, 0, MOST_NOTES - 1, "WITHSCORES")
 
 
 def read_notes(reply: Reply, now: float) -> tuple[WaitingProcess, ...]:
-    """Who waits, the longest first. *now*: seconds since the epoch, by the server's clock."""
+    """Return who waits, the longest first.
+
+    *now*: seconds since the epoch, by the server's clock.
+    """
     items = reply if isinstance(reply, list) else []
     flat = [each for item in items for each in (item if isinstance(item, list) else [item])]
     waiters = [
@@ -93,7 +96,7 @@ def tracked(requests: list[Request], *, first: bool) -> Request:
 
 
 def read_tracked(replies: list[Reply], requests: list[Request], *, pushes: bool) -> list[Tracked]:
-    """*pushes*: the connection can receive any. A server that refuses tracking is polled."""
+    """Return *pushes*: the connection can receive any. A server that refuses tracking is polled."""
     at = len(replies) - sum([1 + request.replies for request in requests])
     refused = any(isinstance(reply, ErrorReply) for reply in replies[:at])
     answers: list[Tracked] = []
@@ -106,12 +109,12 @@ def read_tracked(replies: list[Reply], requests: list[Request], *, pushes: bool)
 
 
 def untracked(reply: Any, request: Request) -> Tracked:
-    """The reply to *request* as it was sent, where the server does not push changes."""
+    """Return the reply to *request* as it was sent, where the server does not push changes."""
     return Tracked(reply if request.replies > 1 else [reply], tracked=False)
 
 
 def watch_request(key: bytes) -> Request:
-    """How long *key* is held; sent as a tracked request, it registers for its change."""
+    """Return how long *key* is held; sent as a tracked request, it registers for its change."""
     return Request(pack("PTTL", key), 1, key)
 
 
@@ -120,7 +123,7 @@ _LONGEST_MS = 2**63
 
 
 def read_watch(answer: Tracked) -> Watching:
-    """How long it is held, and whether its change will be pushed."""
+    """Return how long it is held, and whether its change will be pushed."""
     pttl = answer.replies[0]
     if not isinstance(pttl, int):
         return Watching(math.inf, tracked=False)  # refused: all we can do is try every now and then
@@ -131,7 +134,7 @@ def read_watch(answer: Tracked) -> Watching:
 
 
 def read_push(push: list[Reply]) -> list[bytes] | None:
-    """The keys that changed; None: any may have (the server was flushed, or lost track)."""
+    """Return the keys that changed; None: any may have (the server was flushed, or lost track)."""
     if not push or push[0] != b"invalidate" or len(push) < 2:
         return []
     keys = push[1]

@@ -42,16 +42,16 @@ class Effect(Protocol):
 
     @property
     def key(self) -> bytes:
-        """What it is about, as the server sees it."""
+        """Return what it is about, as the server sees it."""
         ...
 
     @property
     def since(self) -> float:
-        """When it was begun."""
+        """Return when it was begun."""
         ...
 
     def check(self) -> None:
-        """Return if the transaction may commit. LeaseLost: it must not."""
+        """Return if the transaction may commit. Raises LeaseLost if it must not."""
         ...
 
     def undo(self, unit: "Unit") -> None:
@@ -93,7 +93,7 @@ class Unit:
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes effects."""
+        """Return whether it takes effects."""
         if self.outcome is None and self.is_over is not None and self.is_over():
             self.decide("unknown")
         return self.outcome is None
@@ -105,7 +105,7 @@ class Unit:
         return self._wait(effect, self._leases)
 
     def call(self, effect: Effect) -> bool:
-        """Have a function of the user called. UsageError: the commit will not be seen."""
+        """Have a function of the user called. Raises UsageError if the commit will not be seen."""
         if not self.says_when:
             raise UsageError(NO_TRANSACTION)
         return self._wait(effect, self._calls)
@@ -123,16 +123,16 @@ class Unit:
         return True
 
     def value(self, owner: object, key: bytes) -> Effect | None:
-        """The change of the cached value of *key* that waits."""
+        """Return the change of the cached value of *key* that waits."""
         return self._values.get((owner, key))
 
     def has_changed(self, owner: object, key: bytes, tags: Iterable[bytes]) -> bool:
-        """Whether a cached value was invalidated inside, so that a stored one may be old."""
+        """Return whether a cached value was invalidated inside, so that a stored one may be old."""
         changed = self.invalidated
         return bool(changed) and any((owner, each) in changed for each in (key, *tags))
 
     def loads_of(self, owner: object) -> dict[bytes, Any]:
-        """The loads of a client that are under way inside."""
+        """Return the loads of a client that are under way inside."""
         return self.loads.setdefault(owner, {})
 
     def forget(self, owner: object, key: bytes | None) -> None:
@@ -155,7 +155,7 @@ class Unit:
         return True
 
     def pending(self, owner: object, key: bytes) -> Effect | None:
-        """A lease or claim of *key* that has ended inside, and waits."""
+        """Return a lease or claim of *key* that has ended inside, and waits."""
         waiting = list(self._leases)
         return next((each for each in waiting if each.key == key and each.owner is owner), None)
 
@@ -173,7 +173,10 @@ class Unit:
         return False
 
     def check(self) -> None:
-        """Return if the transaction may commit. LeaseLost: a lease that guarded it was lost."""
+        """Return if the transaction may commit.
+
+        Raises LeaseLost if a lease that guarded it was lost.
+        """
         for effect in list(self._leases):
             effect.check()
 
@@ -201,7 +204,7 @@ class Unit:
             outer.add(effect)
 
     def effects(self) -> list[Effect]:
-        """All that is to be carried out, in this order; each is returned once.
+        """Return all that is to be carried out, in this order; each is returned once.
 
         Values first, because they are read already; then the functions, in their order; then
         leases and claims, the last one begun first.
@@ -218,7 +221,10 @@ AT_ONCE = Unit()
 
 
 def _emptied(effects: list[Effect]) -> list[Effect]:
-    """All of *effects*, in order. Each is taken out in one step: other threads do so as well."""
+    """Return all of *effects*, in order.
+
+    Each is taken out in one step: other threads do so as well.
+    """
     taken: list[Effect] = []
     while effects:
         taken.append(effects.pop(0))
@@ -247,7 +253,7 @@ use = _Use()
 
 
 def current() -> Unit | None:
-    """The innermost unit of this task or thread that is open."""
+    """Return the innermost unit of this task or thread that is open."""
     unit = _current.get()
     while unit is not None and not unit.is_open:
         unit = unit.outer
@@ -255,7 +261,7 @@ def current() -> Unit | None:
 
 
 def around(unit: Unit) -> Unit | None:
-    """The open unit of the same transaction around *unit*, which was a savepoint in it."""
+    """Return the open unit of the same transaction around *unit*, which was a savepoint in it."""
     outer = unit.outer
     while outer is not None and not (outer.is_open and outer.identity == unit.identity):
         outer = outer.outer

@@ -69,7 +69,7 @@ _MOST_PARTS = 10_000
 
 
 def boundary_of(content_type: str) -> bytes | None:
-    """The boundary between the parts; None: the header has none."""
+    """Return the boundary between the parts; None: the header has none."""
     match = _BOUNDARY.search(content_type)
     return None if match is None else match[1].strip().encode("utf-8", "surrogateescape")
 
@@ -202,11 +202,11 @@ class _Part:
 
     @property
     def is_empty(self) -> bool:
-        """True: there is nothing between the boundaries."""
+        """Return True if there is nothing between the boundaries."""
         return not self._size
 
     def field(self) -> Field | None:
-        """The field or file; None: this is the end of the form."""
+        """Return the field or file; None: this is the end of the form."""
         if self._is_last:
             return None
         if len(self._names) == 1 and self._size <= self._most:
@@ -216,7 +216,10 @@ class _Part:
 
 
 def _names(head: bytes) -> list[str]:
-    """The name of a field; of a file, its name and file name. Empty: the part has no name."""
+    """Return the name of a field; of a file, its name and file name.
+
+    Empty: the part has no name.
+    """
     about = _DISPOSITION.search(head)
     if about is None:
         return []
@@ -281,7 +284,7 @@ class BodyHash:
 
 
 def declared_length(headers: Mapping[str, str]) -> int | None:
-    """The Content-Length; None: it is missing or malformed."""
+    """Return the Content-Length; None: it is missing or malformed."""
     text = headers.get("content-length", "").strip()
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
 
@@ -357,7 +360,7 @@ def drain(read: Callable[[int], bytes], most: int) -> None:
 
 
 def file_hash(file: Any) -> str:
-    """The hash of an uploaded file; its position is restored for the application."""
+    """Return the hash of an uploaded file; its position is restored for the application."""
     position, hashing = file.tell(), hashlib.sha256()
     file.seek(0)
     while piece := file.read(PIECE):

@@ -45,7 +45,7 @@ def content_of(facts: RequestFacts) -> tuple[str, str | bytes]:
 
 
 def _json_data(body: bytes, decoder: json.JSONDecoder) -> Any:
-    """The data of a JSON body; None: it is not JSON, or nested too deeply."""
+    """Return the data of a JSON body; None: it is not JSON, or nested too deeply."""
     try:
         return decoder.decode(body.decode(json.detect_encoding(body), "surrogatepass"))
     except _RepeatedNameError:
@@ -55,7 +55,10 @@ def _json_data(body: bytes, decoder: json.JSONDecoder) -> Any:
 
 
 def _float(text: str) -> float | dict[str, str]:
-    """A float, or the digits where a float has too few: two amounts may differ in the last one."""
+    """Return a float, or the digits where a float has too few.
+
+    Two amounts may differ in the last one.
+    """
     number = float(text)
     try:
         is_exact = repr(number) == text or Decimal(repr(number)) == Decimal(text)
@@ -91,7 +94,7 @@ def _canonical(data: Any) -> str | None:
 
 
 def _form(facts: RequestFacts) -> Form | None:
-    """The fields and files of a form; None: not a form, or too long to parse."""
+    """Return the fields and files of a form; None: not a form, or too long to parse."""
     if facts.fields is not None:
         return Form(facts.fields, is_plain=True)
     media_type = facts.media_type
@@ -118,7 +121,7 @@ Words = tuple[str | bytes | None, ...]
 def selected(
     by: Iterable[str], user: str | None, place: str, facts: RequestFacts
 ) -> list[str | bytes | None] | InvalidRequest:
-    """The values at the paths of *by*, each after its path; or what is wrong with them."""
+    """Return the values at the paths of *by*, each after its path; or what is wrong with them."""
     words: list[str | bytes | None] = []
     for path in by:
         values = _values(path, user, place, facts)
@@ -129,7 +132,10 @@ def selected(
 
 
 def given_text(value: object) -> str | None:
-    """A value that an endpoint gets, for `RequestFacts.given`. UsageError: it is not data."""
+    """Return a value that an endpoint gets, for `RequestFacts.given`.
+
+    Raises UsageError if it is not data.
+    """
     if value is None:
         return None
     is_plain = plain_text(value) is not None
@@ -137,7 +143,7 @@ def given_text(value: object) -> str | None:
 
 
 def _one_number(value: object) -> object:
-    """A whole number as an int: 7.0 is the user 7."""
+    """Return a whole number as an int: 7.0 is the user 7."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1 << 53:
         return int(value)
     return value
@@ -167,7 +173,7 @@ def _values(path: str, user: str | None, place: str, facts: RequestFacts) -> Wor
 
 
 def _of_fields(path: str, words: list[str], fields: Iterable[Field]) -> Any:
-    """The value of a field; ambiguous: it has two."""
+    """Return the value of a field; ambiguous: it has two."""
     name, *rest = words
     values: list[Any] = [
         each[0] if len(each) == 1 else each for named, *each in fields if named == name
@@ -180,7 +186,7 @@ def _of_fields(path: str, words: list[str], fields: Iterable[Field]) -> Any:
 
 
 def _of_body(path: str, words: list[str], facts: RequestFacts) -> Any:
-    """The value of a field of the body; or why it is not known."""
+    """Return the value of a field of the body; or why it is not known."""
     if facts.fields is not None:
         return _of_fields(path, words, facts.fields)
     if not facts.body and facts.long is None:
@@ -197,7 +203,7 @@ def _of_body(path: str, words: list[str], facts: RequestFacts) -> Any:
 
 
 def _of_json(path: str, words: list[str], facts: RequestFacts, fields: list[Field] | None) -> Any:
-    """The value of a member; or of a field of the same body as a form, if it is no JSON."""
+    """Return the value of a member; or of a field of the same body as a form, if it is no JSON."""
     try:
         data = _json_data(facts.body, _STRICT_DECODER)
     except _RepeatedNameError:

@@ -37,7 +37,7 @@ class GuardMaker(Protocol):
         within: TransactionOpener[Any] | None = None,
         /,
     ) -> Callable[..., Any]:
-        """*view*, run under a claim; in a transaction, if *within* opens one."""
+        """Return *view*, run under a claim; in a transaction, if *within* opens one."""
         ...
 
 
@@ -64,19 +64,22 @@ def is_inside_of_a_guard(view: Any) -> bool:
 
 
 def attach_policy(guarded: Any, policy: Policy) -> Any:
-    """*guarded*, by which its policy can be found."""
+    """Return *guarded*, by which its policy can be found."""
     with contextlib.suppress(AttributeError):  # a bound method
         setattr(guarded, _POLICY, policy)
     return guarded
 
 
 def policy_of(view: object) -> Policy | None:
-    """The policy of *view*, or of the guarded view that it wraps; None: it is not guarded."""
+    """Return the policy of *view*, or of the guarded view that it wraps.
+
+    None: it is not guarded.
+    """
     return getattr(view, _POLICY, None)
 
 
 def check_single(view: object) -> None:
-    """UsageError: *view* is guarded already."""
+    """Raise UsageError if *view* is guarded already."""
     if policy_of(view) is not None:
         name = getattr(view, "__qualname__", repr(view))
         raise UsageError(f"{name!r} is guarded already: use one guard for each view")

@@ -19,7 +19,7 @@ class RequestHeaders(dict[str, str]):
 
 
 def read_headers(lines: Iterable[tuple[str, str]]) -> RequestHeaders:
-    """The headers in *lines* of names and values. HTTP/2 may split cookies."""
+    """Return the headers in *lines* of names and values. HTTP/2 may split cookies."""
     headers = RequestHeaders()
     more: dict[str, list[str]] = {}
     for given, value in lines:
@@ -68,7 +68,7 @@ class RequestFacts(NamedTuple):
 
     @property
     def is_long_to_parse(self) -> bool:
-        """True: what it submits is to be read beside the event loop."""
+        """Return True if what it submits is to be read beside the event loop."""
         return len(self.body) > LONG_TO_PARSE
 
     @property
@@ -78,13 +78,13 @@ class RequestFacts(NamedTuple):
 
     @property
     def is_json(self) -> bool:
-        """True: the body is declared as JSON."""
+        """Return True if the body is declared as JSON."""
         media_type = self.media_type
         return media_type == "application/json" or media_type.endswith("+json")
 
     @property
     def is_urlencoded(self) -> bool:
-        """True: the body is declared as a form without files."""
+        """Return True if the body is declared as a form without files."""
         return self.media_type == URLENCODED
 
     @property
@@ -94,7 +94,7 @@ class RequestFacts(NamedTuple):
 
     @property
     def is_compressed(self) -> bool:
-        """True: the body has a content coding, so its fields cannot be read here."""
+        """Return True if the body has a content coding, so its fields cannot be read here."""
         coding = self.headers.get("content-encoding")
         return coding is not None and coding.strip().lower() not in ("", "identity")
 
@@ -105,12 +105,12 @@ def _media_type(content_type: str) -> str:
 
 
 def endpoint_method(method: str) -> str:
-    """The method by which an endpoint is known: what it does for HEAD, it does for GET."""
+    """Return the method by which an endpoint is known: what it does for HEAD, it does for GET."""
     return "GET" if method == "HEAD" else method
 
 
 def value_text(value: object) -> str:
-    """*value* as text: of one field, equal texts are equal values."""
+    """Return *value* as text: of one field, equal texts are equal values."""
     if isinstance(value, Decimal):
         value = value.normalize()
     text = plain_text(value)
@@ -145,5 +145,5 @@ def too_large(limit: int) -> InvalidRequest:
 
 
 def ambiguous(what: str) -> InvalidRequest:
-    """*what* came more than once, so its readers may disagree about it."""
+    """Return *what* came more than once, so its readers may disagree about it."""
     return InvalidRequest("ambiguous", f"{what} was sent more than once; send it once.")

@@ -66,7 +66,7 @@ class GuardOptions(Generic[U]):
         return secret_bytes(self.secret)
 
     def host(self, header: str) -> str | None:
-        """The host that is part of the key, from the Host header; "" unless `per_host`.
+        """Return the host that is part of the key, from the Host header; "" unless `per_host`.
 
         None: it has other signs than a host. To some readers the host in `x@shop` is `shop`, and
         one host would be many.
@@ -90,12 +90,12 @@ def guard_options(verb: str, options: GuardKeywords[U], *others: str) -> GuardOp
 
 
 def with_service(options: GuardKeywords[U], default: str) -> GuardKeywords[U]:
-    """*options*; where they name no service, it is *default*."""
+    """Return *options*; where they name no service, it is *default*."""
     return options if options.get("service") is not None else {**options, "service": default}
 
 
 def secret_bytes(secret: str | bytes | None) -> bytes:
-    """*secret* as bytes; None: none was set. UsageError: it is empty."""
+    """Return *secret* as bytes; None: none was set. Raises UsageError if it is empty."""
     if secret is None:
         return b""
     if not secret:
@@ -104,7 +104,7 @@ def secret_bytes(secret: str | bytes | None) -> bytes:
 
 
 def inner_path(path: str, root: str) -> str:
-    """*path* without the prefix *root* under which the application is served.
+    """Return *path* without the prefix *root* under which the application is served.
 
     Servers differ in whether the path that they report begins with the prefix.
     """
@@ -122,7 +122,7 @@ _HOST = re.compile(
 
 
 def has_control_characters(path: str) -> bool:
-    """True: routers may disagree about what it matches."""
+    """Return True if routers may disagree about what it matches."""
     return _CONTROL.search(path) is not None
 
 
@@ -345,7 +345,7 @@ class Policy:
 
     @property
     def body_seconds(self) -> float:
-        """How long a request body may take to arrive."""
+        """Return how long a request body may take to arrive."""
         return cast(float, self.body_timeout)
 
     @property
@@ -370,7 +370,10 @@ class Policy:
         return self._without_key[0 if is_known else 1]
 
     def covers(self, method: str, *paths: str) -> bool:
-        """Whether this policy guards such a request; *paths* are alternatives of one path."""
+        """Return whether this policy guards such a request.
+
+        *paths* are alternatives of one path.
+        """
         if not self.route or not self._pattern.fits(method, *paths):
             return False
         if not self.exempt:
@@ -396,7 +399,7 @@ class Policy:
         return replace(self, route=route)
 
     def outcome(self, status: int, *, is_later: bool = False) -> How:
-        """How a response with *status* ends the claim.
+        """Return how a response with *status* ends the claim.
 
         A 5xx ends it like an exception, unless `store` is "all". After a 4xx the client may correct
         the request and try again; but where responses are stored, a final 4xx is stored as well:
@@ -418,7 +421,7 @@ class Policy:
         return "returned" if self._is_final(status) else "released"
 
     def _is_final(self, status: int) -> bool:
-        """Whether a 4xx is stored.
+        """Return whether a 4xx is stored.
 
         A middleware, which is a policy with a route, cannot know whether an endpoint exists at all.
         """
@@ -428,7 +431,7 @@ class Policy:
 
 
 def _check_statuses(statuses: tuple[object, ...]) -> None:
-    """UsageError: a status of `store` that is not a 4xx, or never final."""
+    """Raise UsageError if a status of `store` that is not a 4xx, or never final."""
     for status in statuses:
         if not isinstance(status, int) or not 400 <= status < 500:
             raise UsageError(f"store: {status!r} is not a 4xx; 2xx and 3xx are always stored")
@@ -437,7 +440,7 @@ def _check_statuses(statuses: tuple[object, ...]) -> None:
 
 
 def _check_paths(paths: tuple[str, ...]) -> None:
-    """UsageError: a path of `by` begins with something that a request does not have."""
+    """Raise UsageError if a path of `by` begins with something that a request does not have."""
     for path in paths:
         if path.partition(".")[0] not in _ROOTS:
             raise UsageError(f"by: {path!r} must begin with one of {', '.join(_ROOTS)}")
@@ -473,7 +476,7 @@ class _Pattern:
 
 
 def _regex(path: str) -> str:
-    """The pattern of a route.
+    """Return the pattern of a route.
 
     Of a text between two `*`, its first occurrence will do: to try all of them, in a path that a
     client made for that, would take seconds. With a field, which one counts makes a difference.
@@ -499,7 +502,7 @@ def _word(word: str) -> str:
 
 
 def match_policy(policies: tuple[Policy, ...], method: str, *paths: str) -> Policy | None:
-    """The first policy that guards such a request; None: it is not guarded.
+    """Return the first policy that guards such a request; None: it is not guarded.
 
     *paths*: as the application sees it and, where the server removes a prefix, with that prefix.
     """
@@ -514,13 +517,13 @@ def match_policy(policies: tuple[Policy, ...], method: str, *paths: str) -> Poli
 
 
 def check_routes(policies: tuple[Policy, ...]) -> None:
-    """UsageError: a policy of a middleware has no route."""
+    """Raise UsageError if a policy of a middleware has no route."""
     if any(not policy.route for policy in policies):
         raise UsageError('a policy of a middleware needs a route: Policy("POST /orders", …)')
 
 
 def mark_guarded(marks: MutableMapping[str, Any]) -> None:
-    """UsageError: another guard has claimed this request; the second would refuse it.
+    """Raise UsageError if another guard has claimed this request; the second would refuse it.
 
     *marks*: what all guards of one request see: its scope, or its environment.
     """
@@ -536,7 +539,7 @@ def unmark_guarded(marks: MutableMapping[str, Any]) -> None:
 
 
 def outcome_of(policy: Policy, recording: Recording) -> How:
-    """How a request with such a response has ended."""
+    """Return how a request with such a response has ended."""
     if recording.is_redirect_to_itself:
         return "released"
     is_later = recording.status >= 400 and recording.is_later

@@ -47,7 +47,7 @@ _NO_LEASE = "It cannot be known right now whether another request is working on 
 
 
 def replay(policy: Policy, stored: Response, accept_encoding: str | None = None) -> Response:
-    """The stored response, marked as a replay, in a coding that the client accepts."""
+    """Return the stored response, marked as a replay, in a coding that the client accepts."""
     response = readable(stored, accept_encoding, _DECOMPRESSED * policy.most)
     if response is None:
         detail = "The stored response has a content coding that this client does not accept."
@@ -59,14 +59,14 @@ def replay(policy: Policy, stored: Response, accept_encoding: str | None = None)
 
 
 def is_refusal(response: Response) -> bool:
-    """True: it stands for a request that was not processed; else it is a replay."""
+    """Return True if it stands for a request that was not processed; else it is a replay."""
     return (REPLAYED, "true") not in response.headers
 
 
 def refusal_response(
     policy: Policy, error: DibsError | InvalidRequest, *, by_client: bool
 ) -> Response:
-    """The refusal for *error*. *by_client*: the request has a client's key."""
+    """Return the refusal for *error*. *by_client*: the request has a client's key."""
     if isinstance(error, Duplicate):
         return _duplicate(policy, error, by_client=by_client)
     if isinstance(error, Mismatch):
@@ -84,7 +84,10 @@ def refusal_response(
 
 
 def busy(error: Busy | Unavailable, message: str | None = None) -> Response:
-    """The refusal of a request that got no lease. *message*: for whom the endpoint is for."""
+    """Return the refusal of a request that got no lease.
+
+    *message*: for whom the endpoint is for.
+    """
     if isinstance(error, Unavailable):
         detail = f"{_NO_LEASE} {_NOT_NOW}"
         return _problem(None, 503, "unavailable", "Service unavailable", detail, retry_after=1.0)
@@ -97,7 +100,10 @@ def busy(error: Busy | Unavailable, message: str | None = None) -> Response:
 def too_often(
     policy: str, fields: Headers, retry_after: float, message: str | None = None
 ) -> Response:
-    """The refusal of a request that came too early. *policy*: its name. *fields*: more headers."""
+    """Return the refusal of a request that came too early. *policy*: its name.
+
+    *fields*: more headers.
+    """
     facts: dict[str, Any] = {"violated-policies": [policy]}
     if message is not None:
         facts["message"] = message
@@ -128,7 +134,7 @@ def _duplicate(policy: Policy, error: Duplicate, *, by_client: bool) -> Response
 
 
 def _longest_wait(policy: Policy, state: str) -> float:
-    """The longest Retry-After, in seconds.
+    """Return the longest Retry-After, in seconds.
 
     A running claim is kept for a lease, so that a crash does not let a second one in too early. But
     most requests end much earlier, and then the key is free, or is kept for the rest of the window.

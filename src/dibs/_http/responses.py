@@ -49,7 +49,7 @@ class Response(NamedTuple):
 
 
 def storable(headers: RawHeaders) -> Headers:
-    """The headers that may be sent again to a client that repeats the request."""
+    """Return the headers that may be sent again to a client that repeats the request."""
     return tuple([(name, value) for name, value in _decoded(headers) if _is_storable(name)])
 
 
@@ -62,7 +62,7 @@ def _decoded(headers: RawHeaders) -> Iterator[tuple[str, str]]:
 
 
 def _without_slashes(path: str) -> str:
-    """The path, where slashes at its end and in a row do not count."""
+    """Return the path, where slashes at its end and in a row do not count."""
     return "/".join([part for part in path.split("/") if part])
 
 
@@ -86,12 +86,12 @@ class Completion:
 
     @property
     def has_length(self) -> bool:
-        """True: the client knows how long the response is."""
+        """Return True if the client knows how long the response is."""
         return self._left is not None
 
     @property
     def is_complete(self) -> bool:
-        """True: the client has all of it."""
+        """Return True if the client has all of it."""
         return self._left is not None and self._left <= 0
 
     def add(self, size: int, *, is_last: bool = False) -> bool:
@@ -104,7 +104,7 @@ class Completion:
 
 
 def _body_length(method: str, status: int, headers: RawHeaders) -> int | None:
-    """How many bytes of a body the client waits for; None: until the response ends."""
+    """Return how many bytes of a body the client waits for; None: until the response ends."""
     if method == "HEAD" or status in (204, 304) or status < 200:
         return 0
     for name, value in headers:
@@ -158,12 +158,12 @@ class Recording:
 
     @property
     def is_storable(self) -> bool:
-        """Whether what was recorded so far would be stored."""
+        """Return whether what was recorded so far would be stored."""
         return self._body is not None
 
     @property
     def reads_body(self) -> bool:
-        """Whether `add` does anything: the response is stored, or is an error."""
+        """Return whether `add` does anything: the response is stored, or is an error."""
         return self._body is not None or self.status >= 400
 
     @property
@@ -176,7 +176,10 @@ class Recording:
 
     @property
     def is_redirect_to_itself(self) -> bool:
-        """True: a router asks for the same request with another slash. Nothing was done."""
+        """Return True if a router asks for the same request with another slash.
+
+        Nothing was done.
+        """
         if self.status not in (307, 308) or self._path is None:
             return False
         location = urlsplit(dict(_decoded(self._headers)).get("location", "")).path
@@ -188,7 +191,7 @@ class Recording:
 
     @property
     def is_later(self) -> bool:
-        """True: it asks for a later attempt, and says of this one that nothing was done.
+        """Return True if it asks for a later attempt, and says of this one that nothing was done.
 
         A 4xx with Retry-After; or a refusal of dibs, perhaps of another service.
         """
@@ -236,7 +239,7 @@ def readable(stored: Response, accept_encoding: str | None, most: int) -> Respon
 
 
 def _accepts(accept_encoding: str, coding: str) -> bool:
-    """True: the list names *coding* or `*`, and not with a weight of 0."""
+    """Return True if the list names *coding* or `*`, and not with a weight of 0."""
     weights: dict[str, bool] = {}
     for each in accept_encoding.lower().split(","):
         name, _, weight = each.partition(";")
@@ -249,7 +252,10 @@ _MOST_MEMBERS = 1000
 
 
 def _decompressed(coding: str, body: bytes, most: int) -> bytes | None:
-    """The whole body: gzip may consist of several members (RFC 1952, 2.2). None: not readable."""
+    """Return the whole body: gzip may consist of several members (RFC 1952, 2.2).
+
+    None: not readable.
+    """
     if coding not in ("gzip", "x-gzip", "deflate"):
         return None
     plain: list[bytes] = []
@@ -291,7 +297,10 @@ class _ResponseCodec:
 
 
 def _checked_line(name: object, value: object) -> tuple[str, str]:
-    """A stored header. ValueError: one that is not stored, or that cannot be sent."""
+    """Return a stored header.
+
+    Raises ValueError if one that is not stored, or that cannot be sent.
+    """
     if not isinstance(name, str) or not isinstance(value, str):
         raise ValueError("a stored header is not text")
     if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value) or not _is_storable(name):

@@ -83,7 +83,10 @@ class Submission(NamedTuple):
 
 
 def applied(policy: Policy, submission: Submission | InvalidRequest) -> Policy:
-    """The policy by which the response ends the claim: a request without a key has another one."""
+    """Return the policy by which the response ends the claim.
+
+    A request without a key has another one.
+    """
     return submission.policy if isinstance(submission, Submission) else policy
 
 
@@ -146,7 +149,7 @@ def submission_of(
 
 
 def routed_place(template: str, fields: Mapping[str, object]) -> str:
-    """The route that a router has matched, and the values of its fields.
+    """Return the route that a router has matched, and the values of its fields.
 
     It stands for the path, which may be spelled in several ways: `07` and `7` are one number.
     """
@@ -157,7 +160,7 @@ def routed_place(template: str, fields: Mapping[str, object]) -> str:
 
 
 def _place(facts: RequestFacts) -> str | InvalidRequest:
-    """The place of the endpoint: what the router matched, or the path in one spelling."""
+    """Return the place of the endpoint: what the router matched, or the path in one spelling."""
     if facts.place is not None:
         return facts.place
     path = without_end(facts.path)
@@ -185,7 +188,10 @@ def _with_length(part: str | bytes | None) -> bytes:
 
 
 def read_key(policy: Policy, keys: list[str]) -> str | InvalidRequest | None:
-    """The client's key: `abc` and `"abc"` are the same. None: there is none, and need not be."""
+    """Return the client's key: `abc` and `"abc"` are the same.
+
+    None: there is none, and need not be.
+    """
     name = policy.header
     if not keys:
         if policy.key in ("optional", "only"):
@@ -203,7 +209,7 @@ def read_key(policy: Policy, keys: list[str]) -> str | InvalidRequest | None:
 
 
 def split_key_lines(lines: list[str]) -> list[str]:
-    """The lines of the key's header where the server has joined them by commas.
+    """Return the lines of the key's header where the server has joined them by commas.
 
     Only a quoted key may contain a comma, so joined lines can be distinguished from a single one.
     """
@@ -229,7 +235,7 @@ class Submitter(NamedTuple):
 def _submitter(
     policy: Policy, facts: RequestFacts, options: GuardOptions[Any]
 ) -> Submitter | InvalidRequest:
-    """Who submits; or what was said twice."""
+    """Return who submits; or what was said twice."""
     headers = facts.headers
     for name in headers.repeated:
         if name in _ONLY_ONCE or (policy.by and f"header.{name}" in map(str.lower, policy.by)):
@@ -279,12 +285,15 @@ def identify(
 
 
 def _is_credential(text: str) -> bool:
-    """Whether *text* belongs to one person: what stands for a missing value is the same for all."""
+    """Return whether *text* belongs to one person.
+
+    What stands for a missing value is the same for all.
+    """
     return len(text) > 24 or _SIGNS_AROUND.sub("", text).lower() not in _NO_CREDENTIAL
 
 
 def _login(scheme: str, credential: str) -> str:
-    """A credential, with one text for one login; "": it belongs to nobody."""
+    """Return a credential, with one text for one login; "": it belongs to nobody."""
     if not _is_credential(credential):
         return ""
     if scheme != "basic":
@@ -298,7 +307,7 @@ def _login(scheme: str, credential: str) -> str:
 
 
 def _unknown(policy: Policy, headers: Mapping[str, str]) -> Unknown | None:
-    """What may say who submits in a request whose user is not identified."""
+    """Return what may say who submits in a request whose user is not identified."""
     scheme = headers.get("authorization", "").replace("\t", " ").strip().partition(" ")[0]
     if scheme and scheme.lower() not in _STABLE:
         return "scheme"
@@ -308,7 +317,7 @@ def _unknown(policy: Policy, headers: Mapping[str, str]) -> Unknown | None:
 
 
 def _name(user: object) -> str:
-    """*user* as text; "": not known. UsageError: *user* cannot identify a user.
+    """Return *user* as text; "": not known. UsageError: *user* cannot identify a user.
 
     The text of an arbitrary object may be the same for several people, or differ for each request:
     one would get the response of another, or a retry would run again.
@@ -324,7 +333,7 @@ def _name(user: object) -> str:
 
 
 def session_value(cookies: str, name: str) -> str | None:
-    """The value of the session cookie; "": there is none. None: its readers may disagree.
+    """Return the value of the session cookie; "": there is none. None: its readers may disagree.
 
     Of two cookies with one name, some take the first and some the last. To some, a semicolon in
     quotes is text, or a space separates cookies.
@@ -358,7 +367,7 @@ def _cookie_named(name: str) -> re.Pattern[str]:
 
 
 def _value(text: str) -> str | None:
-    """The value of a cookie without its quotes; None: its readers may disagree."""
+    """Return the value of a cookie without its quotes; None: its readers may disagree."""
     text = text.strip(" \t")
     if _BARE_VALUE.fullmatch(text):
         return text

@@ -68,7 +68,7 @@ class Throttle:
         return self.cost(*call) if callable(self.cost) else self.cost
 
     def answer(self, outcome: UsageOutcome) -> ThrottleAnswer:
-        """What follows from it."""
+        """Return what follows from it."""
         fields = self._fields(outcome)
         if outcome.passed:
             return ThrottleAnswer(fields, None)
@@ -92,7 +92,7 @@ class Throttle:
 
 
 def _printable(name: str) -> str:
-    """A string of RFC 9651, which is printable ASCII. Different names stay different."""
+    """Return a string of RFC 9651, which is printable ASCII. Different names stay different."""
     return quote(name, safe=_PRINTABLE)
 
 

@@ -31,7 +31,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def ended_with_parent(command: list[str]) -> list[str]:
-    """A command that runs *command* and, on Linux, is killed when this process ends.
+    """Return a command that runs *command* and, on Linux, is killed when this process ends.
 
     In any thread but the main one, *command* is returned as it is: the kernel would kill it when
     that thread ends.

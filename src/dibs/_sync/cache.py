@@ -85,7 +85,7 @@ class Cache:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        """The value: from memory, from the store, from a load under way, or loaded now."""
+        """Return the value: from memory, from the store, from a load under way, or loaded now."""
         key, options, memory = keys.key, keys.options, self._memory
         self._store.enter()
         called_at = monotonic()
@@ -124,7 +124,7 @@ class Cache:
         return self._join_or_start(request, memory.flights, called_at, force=False)
 
     def get_many(self, many: ManyRequest) -> dict[Any, Any]:
-        """The value of each item, except those for which the load returned none."""
+        """Return the value of each item, except those for which the load returned none."""
         self._store.enter()
         return self._batches.get(many, self._share_flight)
 
@@ -134,14 +134,17 @@ class Cache:
         return self._share(request, flights, called_at, force=False)
 
     def refresh(self, request: LoadRequest) -> Any:
-        """The value, loaded now (by us, or by a caller who has just begun)."""
+        """Return the value, loaded now (by us, or by a caller who has just begun)."""
         self._store.enter()
         unit = current() if use.has_begun else None
         flights = self._memory.refreshes if unit is None else unit.loads_of(self._leases)
         return self._join_or_start(request, flights, monotonic(), force=True)
 
     def peek(self, keys: CacheKeys) -> Found[Any] | None:
-        """What is stored; never loads. Unavailable: the store is out, and the policy "closed"."""
+        """Return what is stored; never loads.
+
+        Raises Unavailable if the store is out, and the policy "closed".
+        """
         try:
             now, _ = self._store.opened()
             requests = [stored_request(keys), *[version_request(tag) for tag in keys.tags]]
@@ -271,14 +274,17 @@ class Cache:
             self._reader.changed(key)
 
     def _undelivered(self, outage: Outage, name: str, policy: OutagePolicy) -> bool:
-        """False. Unavailable: the policy is "closed"."""
+        """False. Raises Unavailable if the policy is "closed"."""
         self._events.emit("outage", name, cause=outage.cause)
         if policy == "closed":
             raise Unavailable(outage.cause, name) from None
         return False
 
     def _deliver(self, request: Request) -> Any:
-        """The reply. Outage: the request is delivered when the server answers again."""
+        """Return the reply.
+
+        Raises Outage if the request is delivered when the server answers again.
+        """
         try:
             now, _ = self._store.opened()
         except Outage:
@@ -300,7 +306,10 @@ class Cache:
     def _join_or_start(
         self, request: LoadRequest, flights: dict[bytes, Flight], called_at: float, *, force: bool
     ) -> Any:
-        """The value. Unavailable: a load of many that is shared returned none for it."""
+        """Return the value.
+
+        Raises Unavailable if a load of many that is shared returned none for it.
+        """
         try:
             return self._share(request, flights, called_at, force=force)
         except Absent as absent:
@@ -324,7 +333,7 @@ class Cache:
     def _flight_of(
         self, request: LoadRequest, flights: dict[bytes, Flight], called_at: float, *, force: bool
     ) -> tuple[Flight, bool]:
-        """The flight of this key, and whether it is a new one."""
+        """Return the flight of this key, and whether it is a new one."""
         key = request.keys.key
         with self._memory.guard:
             flight = self._memory.flight_of(flights, key)
@@ -336,7 +345,7 @@ class Cache:
             return flight, True
 
     def _join_any(self, keys: CacheKeys, called_at: float) -> LoadAnswer | None:
-        """What a flight under way finds. None: there is none, or not one that will do."""
+        """Return what a flight under way finds. None: there is none, or not one that will do."""
         key = keys.key
         flight = self._memory.flight_of(self._memory.flights, key)
         if flight is None:
@@ -353,7 +362,7 @@ class Cache:
             raise absent.as_unavailable() from None
 
     def _join(self, flight: Flight, keys: CacheKeys, called_at: float) -> LoadAnswer | None:
-        """The result of another caller's flight. None: it may be older than this call."""
+        """Return the result of another caller's flight. None: it may be older than this call."""
         if self._events.tracers:
             result = join_in_span(self._events, keys.name, flight)
         else:
@@ -367,7 +376,7 @@ class Cache:
         return answer
 
     def _resolve(self, request: LoadRequest, since: float, *, force: bool) -> LoadAnswer:
-        """A value, whatever it takes: that of another load, of our own, or an old one.
+        """Return a value, whatever it takes: that of another load, of our own, or an old one.
 
         *since*: when the caller came, who may have waited for another flight already.
         """
@@ -433,7 +442,10 @@ class Cache:
     def _lead_in_background(
         self, request: LoadRequest, token: bytes, reading: Reading, asked: float
     ) -> LoadAnswer:
-        """The old value, while it is loaded in the background; or the new one, if callers wait."""
+        """Return the old value, while it is loaded in the background.
+
+        Or the new one, if callers wait.
+        """
         load = self._refresher.lead(request, token, reading)
         if load is not None and request.options.stale_after:
             load.ended.wait(request.options.stale_after)
@@ -447,7 +459,10 @@ class Cache:
         return LoadAnswer(reading.value, asked, "stale")
 
     def _fresh_value(self, request: LoadRequest) -> Reading | None:
-        """The fresh value, by the cheapest question. None: there is none, a claim must decide."""
+        """Return the fresh value, by the cheapest question.
+
+        None: there is none, a claim must decide.
+        """
         try:
             reading = self._reader.read(request.keys)
         except Outage:

@@ -79,7 +79,10 @@ class Loader:
     # ---- claiming
 
     def claim(self, request: LoadRequest, token: bytes, when: bytes) -> Reading:
-        """What the store has, and whether we load it. UsageError: the key is a lease's."""
+        """Return what the store has, and whether we load it.
+
+        Raises UsageError if the key is a lease's.
+        """
         [reading] = self.claim_all([(request.keys, token, when)])
         if isinstance(reading, Exception):
             raise reading
@@ -182,7 +185,7 @@ class Loader:
         return self.writer.keep(claims, versions, values, ttls, since)
 
     def call(self, keys: CacheKeys, reason: str, load: Callable[[], Any]) -> Any:
-        """What *load* returns. TimeoutError: it took longer than `load_timeout`."""
+        """Return what *load* returns. Raises TimeoutError if it took longer than `load_timeout`."""
         limited = functools.partial(within, keys.options.load_timeout, load)
         if not self._events.tracers:
             return limited()
@@ -250,7 +253,10 @@ class Loader:
             self.untracked_loads[claim.request.keys.key] = claim.lock, versions
 
     def _begin_tags(self, claims: list[LoadClaim]) -> list[Versions]:
-        """The versions of the tags of each value, before it is loaded. Outage: not known."""
+        """Return the versions of the tags of each value, before it is loaded.
+
+        Raises Outage if not known.
+        """
         life = max(claim.request.options.life for claim in claims)
         tags = list(dict.fromkeys([tag for claim in claims for tag in claim.request.keys.tags]))
         return [
@@ -297,7 +303,7 @@ class Loader:
     # ---- without a lock
 
     def load_unguarded(self, request: LoadRequest, outage: Outage, ended: int) -> LoadAnswer:
-        """Our own load in an outage. Unavailable: the policy is "closed".
+        """Return our own load in an outage. Unavailable: the policy is "closed".
 
         *ended*: the store's `recoveries` before it was asked.
         """
@@ -310,7 +316,7 @@ class Loader:
             self._memory.end_unwatched(keys.key, outage)
 
     def load_inside(self, request: LoadRequest, unit: Unit) -> LoadAnswer:
-        """Our own load, for the transaction of *unit* alone: what is stored may be older."""
+        """Return our own load, for the transaction of *unit* alone: what is stored may be older."""
         keys, since = request.keys, monotonic()
         before = unit.value(self._leases, keys.key)
         if isinstance(before, Storing) and unit.take_back(before):
@@ -324,14 +330,17 @@ class Loader:
         return LoadAnswer(value, math.inf)
 
     def degrade(self, request: LoadRequest, cause: str) -> LoadAnswer:
-        """Our own load, not stored: one for each process and key, because we are in a flight."""
+        """Return our own load, not stored.
+
+        One for each process and key, because we are in a flight.
+        """
         since = monotonic()
         value = self.call(request.keys, Cause(cause).code, request.load)
         self._events.emit("degraded", request.keys.name, cause=cause, took=monotonic() - since)
         return LoadAnswer(packed(request.options.codec, value, request.keys.name)[1], math.inf)
 
     def load_unstored(self, request: LoadRequest, *, foreign: bool) -> LoadAnswer:
-        """Our own load, not stored, while that of another process takes too long.
+        """Return our own load, not stored, while that of another process takes too long.
 
         *foreign*: the lock is not that of a load, so that none may ever end.
         Who asked after it had begun may share it if the other load is still valid when it ends:
@@ -346,7 +355,7 @@ class Loader:
         return LoadAnswer(answer.value, ended if is_unchanged else since)
 
     def _validity(self, request: LoadRequest) -> Any:
-        """The load that is under way, and the tags. None: it cannot be known."""
+        """Return the load that is under way, and the tags. None: it cannot be known."""
         tags = [version_request(tag) for tag in request.keys.tags]
         try:
             return self._store.ask_all([validity_request(request.keys), *tags], monotonic())

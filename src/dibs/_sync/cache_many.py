@@ -83,7 +83,7 @@ class Batches:
         share: Share,
         called_at: float,
     ) -> dict[Any, Any]:
-        """*values* and what was loaded, in the order of the items."""
+        """Return *values* and what was loaded, in the order of the items."""
         error: Exception | None = None
         for item, answer in answers.items():
             try:
@@ -99,7 +99,7 @@ class Batches:
     def _get_inside(
         self, many: ManyRequest, unit: Unit, share: Share, called_at: float
     ) -> dict[Any, Any]:
-        """The same inside a transaction, whose loads no one else may join."""
+        """Return the same inside a transaction, whose loads no one else may join."""
         values = {
             item: unit.loaded[self._leases, keys.key]
             for item, keys in many.keys.items()
@@ -123,7 +123,7 @@ class Batches:
     def _load_inside(
         self, many: ManyRequest, unit: Unit, changed: dict[Any, CacheKeys]
     ) -> dict[Any, LoadAnswer | Exception | None]:
-        """Our own load for the transaction alone, of what was invalidated inside."""
+        """Return our own load for the transaction alone, of what was invalidated inside."""
         items = list(changed)
         load = functools.partial(many.load, items)
         loaded = self._loader.call(changed[items[0]], "miss", load)
@@ -142,7 +142,7 @@ class Batches:
         share: Share,
         called_at: float,
     ) -> Any:
-        """The value of one item. None: the load was another caller's, or is too old."""
+        """Return the value of one item. None: the load was another caller's, or is too old."""
         if isinstance(answer, Exception):
             raise answer
         return (
@@ -152,7 +152,10 @@ class Batches:
     # ---- reading
 
     def _read(self, many: ManyRequest, called_at: float) -> dict[Any, Any]:
-        """The stored values, from memory or by one read. UsageError: a key is no value."""
+        """Return the stored values, from memory or by one read.
+
+        Raises UsageError if a key is no value.
+        """
         values = self._in_memory(many, called_at)
         rest = [item for item in many.keys if item not in values]
         if not rest:
@@ -220,7 +223,7 @@ class Batches:
     # ---- loading
 
     def _alone(self, many: ManyRequest, item: Any) -> LoadRequest:
-        """The request for one item."""
+        """Return the request for one item."""
         return LoadRequest(many.keys[item], self._load_alone, (many, item), {})
 
     def _load_alone(self, many: ManyRequest, item: Any) -> Any:
@@ -232,7 +235,7 @@ class Batches:
     def _load(
         self, many: ManyRequest, missing: list[Any]
     ) -> dict[Any, LoadAnswer | Exception | None]:
-        """What one load finds for the items. None: another caller loads that one already."""
+        """Return what one load finds for the items. None: another caller loads that one already."""
         outcomes: dict[Any, LoadAnswer | Exception | None] = dict.fromkeys(missing)
         flight, ours = self._flight_of(many, missing)
         if flight is not None:
@@ -242,7 +245,7 @@ class Batches:
         return outcomes
 
     def _flight_of(self, many: ManyRequest, missing: list[Any]) -> tuple[Flight | None, list[Any]]:
-        """One flight for all keys that this process does not load yet; and their items."""
+        """Return one flight for all keys that this process does not load yet; and their items."""
         memory, flights = self._memory, self._memory.flights
         with memory.guard:
             ours: list[Any] = []
@@ -320,7 +323,7 @@ class Batches:
         return self._asked(many, retries)
 
     def _settle(self, keys: CacheKeys, reading: Reading, results: Results, since: float) -> None:
-        """What was found needs no load. Missing, or old: a fresh one is waited for."""
+        """Use what needs no load. For what is missing or old, a fresh value is waited for."""
         if reading.state == "held":
             results[keys.key] = UsageError(HELD)
         elif reading.state == "failed":
@@ -333,7 +336,7 @@ class Batches:
             results[keys.key] = LoadAnswer(reading.value, since, kind)
 
     def _lead(self, many: ManyRequest, claims: dict[Any, LoadClaim], since: float) -> Results:
-        """One load for all of them; what it raises is the answer for each.
+        """Return one load for all of them; what it raises is the answer for each.
 
         *since*: when they were claimed. No old value that was there then is for those who came
         later: it may have been deleted.
@@ -351,7 +354,7 @@ class Batches:
         return dict(zip(keys, answers, strict=True))
 
     def _instead(self, claim: LoadClaim, error: Exception, since: float) -> LoadAnswer | Exception:
-        """The old value, if there is one, where a load failed."""
+        """Return the old value, if there is one, where a load failed."""
         if claim.reading.state != "stale":
             return error
         self._events.emit("stale", claim.request.keys.name)
@@ -360,7 +363,7 @@ class Batches:
     def _load_unguarded(
         self, many: ManyRequest, out: dict[Any, Outage], ended: int
     ) -> Results:
-        """Our own load, not stored, for those whose server is out."""
+        """Return our own load, not stored, for those whose server is out."""
         items = list(out)
         cause = out[items[0]].cause
         keys = [many.keys[item].key for item in items]

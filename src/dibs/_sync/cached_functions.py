@@ -46,7 +46,7 @@ _ABOVE = "put @cached above @classmethod: below it, Python 3.13 and later do not
 
 
 def inner(function: Any) -> Any:
-    """The function itself, where *function* is a classmethod or a staticmethod."""
+    """Return the function itself, where *function* is a classmethod or a staticmethod."""
     return function.__func__ if type(function) in (classmethod, staticmethod) else function
 
 
@@ -61,7 +61,10 @@ class _Signature:
 
 
 def _identity(cached: Any) -> tuple[object, ...]:
-    """What was decorated, and the object whose method it is: the same one, not an equal one."""
+    """Return what was decorated, and the object whose method it is.
+
+    The same one, not an equal one.
+    """
     return (cached._decorated, *map(id, cached._bound))
 
 
@@ -161,7 +164,7 @@ class Cached(Generic[P, T]):
     @overload
     def __get__(self, instance: object, owner: type | None = None) -> "Cached[..., T]": ...
     def __get__(self, instance: object, owner: type | None = None) -> "Cached[..., T]":
-        """A method's cache: `self` is an argument like any other, and so is a class."""
+        """Return a method's cache: `self` is an argument like any other, and so is a class."""
         first = owner or type(instance) if self._kind is classmethod else instance
         if first is None or self._kind is staticmethod:
             return self
@@ -181,7 +184,7 @@ class Cached(Generic[P, T]):
         return _by_name(self)
 
     def _lacks_class(self, args: tuple[Any, ...]) -> bool:
-        """True: called as `Class.function.invalidate`, and the class is not known."""
+        """Return True if called as `Class.function.invalidate`, and the class is not known."""
         return self._takes_class and not self._bound and not isinstance(next(iter(args), 0), type)
 
     def _request_without_class(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LoadRequest:
@@ -198,7 +201,7 @@ class Cached(Generic[P, T]):
         return LoadRequest(keys, self._function, args, kwargs)
 
     def _keys_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CacheKeys:
-        """Where the value of this call lives."""
+        """Return where the value of this call lives."""
         text = self._key_of(args, kwargs)
         lock_key = None if self._lock_of is None else self._lock_of(args, kwargs)
         tags = [tag(args, kwargs) for tag in self._tags_of]
@@ -277,7 +280,7 @@ class CachedMany(Generic[P, T]):
     @overload
     def __get__(self, instance: object, owner: type | None = None) -> "CachedMany[..., T]": ...
     def __get__(self, instance: object, owner: type | None = None) -> "CachedMany[..., T]":
-        """A method's cache: `self` is an argument like any other."""
+        """Return a method's cache: `self` is an argument like any other."""
         if instance is None:
             return self
         bound = object.__new__(type(self))

@@ -273,7 +273,7 @@ class Dibs(Caching, Counting, Streaming):
         until: Literal["block"] | None = None,
         **options: Unpack[HoldKeywords],
     ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-        """One call at a time for each key: `@dibs.exclusive("sync:{account.id}", ttl=30)`.
+        """Return one call at a time for each key: `@dibs.exclusive("sync:{account.id}", ttl=30)`.
 
         Args:
             template: The key, with fields for the arguments of the call.
@@ -353,7 +353,7 @@ class Dibs(Caching, Counting, Streaming):
         """Run a function by the clock, each time on one machine: `@dibs.scheduled("0 3 * * *", …)`.
 
         The function is returned unchanged, and runs while a `scheduler()` does. It takes no
-        argument, or one that is called `fire`.
+        argument, or one that is called `run`.
 
         Args:
             cron: Five fields, or six with seconds first. None: pass `every`.
@@ -571,7 +571,10 @@ class Dibs(Caching, Counting, Streaming):
 
     @staticmethod
     def _within(opener: Any, options: ClaimOptions) -> Within:
-        """Opens the transactions of jobs and endpoints. UsageError: *opener* cannot be called."""
+        """Opens the transactions of jobs and endpoints.
+
+        Raises UsageError if *opener* cannot be called.
+        """
         return Within(opener, 0, options)
 
     @staticmethod

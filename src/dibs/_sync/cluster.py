@@ -132,7 +132,7 @@ class ClusterMap(ABC):
 
     @property
     def may_arrive_late(self) -> bool:
-        """True: a request was repeated, and one of its copies may still be executed."""
+        """Return True if a request was repeated, and one of its copies may still be executed."""
         return any(route.transport.may_arrive_late for route in list(self._routes.values()))
 
     @abstractmethod
@@ -144,7 +144,7 @@ class ClusterMap(ABC):
         """Deliver *request*, for which no caller waits, to the node of its key."""
 
     def ready(self, now: float) -> Engine:
-        """What the cluster can do. Outage: no node answers."""
+        """Return what the cluster can do. Raises Outage if no node answers."""
         if self.engine is None:
             self._ask_together(now)
         if self.engine is None:
@@ -154,7 +154,7 @@ class ClusterMap(ABC):
     # ---- the map
 
     def _find(self, key: bytes, now: float) -> Route:
-        """The node of *key*. Outage: there is none, or no node answers."""
+        """Return the node of *key*. Raises Outage if there is none, or no node answers."""
         route = self._map[slot_of(key)]
         if route is None and not self._has_map:
             self._ask_together(now)
@@ -165,7 +165,10 @@ class ClusterMap(ABC):
         return route
 
     def masters(self, now: float) -> dict[str, Transport]:
-        """The transport of each node that has slots, by its address. Outage: no node answers."""
+        """Return the transport of each node that has slots, by its address.
+
+        Raises Outage if no node answers.
+        """
         self.ready(now)
         routes = {route.node: route for route in self._map if route is not None}
         return {f"{node.host}:{node.port}": routes[node].transport for node in sorted(routes)}
@@ -183,7 +186,7 @@ class ClusterMap(ABC):
         return route
 
     def _ask_together(self, now: float) -> None:
-        """Ask for the first map, once for all who need it. Outage: no node answers."""
+        """Ask for the first map, once for all who need it. Raises Outage if no node answers."""
         asking = self._asking
         if asking is None or not asking.is_open:
             asking = self._asking = Flight(functools.partial(self._ask_slots, now))
@@ -208,7 +211,10 @@ class ClusterMap(ABC):
                     return
 
     def _ask_node(self, node: Node, now: float) -> bool:
-        """Use the map of that node. False: it knows no slots. Outage, UsageError: no answer."""
+        """Use the map of that node. False: it knows no slots.
+
+        Raises Outage or UsageError if no answer.
+        """
         route = self._route(node)
         route.transport.ready(now)
         slots = interpret(read_slots, route.transport.send(ASK_SLOTS, now), node)
@@ -245,7 +251,10 @@ class ClusterMap(ABC):
             route.is_opening = False
 
     def _is_gone(self, route: Route, now: float) -> bool:
-        """A node without slots: dead ones at once, others after a time. They may get some back."""
+        """Return a node without slots: dead ones at once, others after a time.
+
+        They may get some back.
+        """
         if route.left_at is None:
             route.left_at = now
         return route.out is not None or now - route.left_at > _KEEP_FOR
@@ -362,7 +371,7 @@ class ClusterTransport(ClusterMap):
     # ---- asking
 
     def send(self, request: Request, now: float) -> Any:
-        """The reply (a list, if there are several), from the node that has the key."""
+        """Return the reply (a list, if there are several), from the node that has the key."""
         # In one piece, because every lease comes this way twice.
         route = self._map[slot_of(request.key)]
         if route is None:
@@ -386,7 +395,7 @@ class ClusterTransport(ClusterMap):
         return self._follow(request, reply, route)
 
     def _send_to(self, route: Route, request: Request, now: float) -> Any:
-        """The reply of that node."""
+        """Return the reply of that node."""
         try:
             return route.transport.send(request, now)
         except (Outage, UsageError) as error:
@@ -406,7 +415,7 @@ class ClusterTransport(ClusterMap):
         raise error
 
     def _follow(self, request: Request, reply: Any, route: Route) -> Any:
-        """The reply from where the key is, if *reply* says that it is elsewhere.
+        """Return the reply from where the key is, if *reply* says that it is elsewhere.
 
         Each node has a separate budget: the time that another one took is not its silence.
         Nor is the time in which this process did not read an answer that had come.
@@ -433,7 +442,7 @@ class ClusterTransport(ClusterMap):
         raise Outage(str(first_error(reply)), sent=True, code="tryagain")
 
     def _redirect(self, reply: Any, route: Route) -> Redirect | None:
-        """Where *reply* says that the key is; None: it was served."""
+        """Return where *reply* says that the key is; None: it was served."""
         answer = interpret(read_redirect, first_error(reply), route.node)
         redirect = with_host(answer, list(self._routes))
         if redirect is not answer and isinstance(redirect, TryAgain):
@@ -441,7 +450,7 @@ class ClusterTransport(ClusterMap):
         return redirect
 
     def _next(self, redirect: Redirect, key: bytes) -> Route:
-        """Where to ask after a redirection."""
+        """Return where to ask after a redirection."""
         if isinstance(redirect, Moved):
             self._map[redirect.slot] = self._route(redirect.node)
             self.reconnect()
@@ -450,7 +459,7 @@ class ClusterTransport(ClusterMap):
         return self._find(key, monotonic())
 
     def send_all(self, requests: list[Request], now: float) -> list[Any]:
-        """The replies to many requests: one write for each node. Outage: of all that failed.
+        """Return the replies to many requests: one write for each node. Outage: of all that failed.
 
         Where only some nodes are out, the outage stands in the place of each reply of theirs.
         """
@@ -527,7 +536,7 @@ class ClusterTransport(ClusterMap):
         return read_watch(self.track(watch_request(key), wake, now))
 
     def track(self, request: Request, wake: Wake, now: float) -> Tracked:
-        """The replies to *request*; *wake* is called when its key changes afterwards."""
+        """Return the replies to *request*; *wake* is called when its key changes afterwards."""
         route = self._find(request.key, now)
         try:
             answer = route.transport.track(request, wake, now)
@@ -551,7 +560,7 @@ class ClusterTransport(ClusterMap):
             route.transport.changed(key)
 
     def is_behind(self, now: float) -> bool:
-        """Whether a node may have reported changes of keys that were not read yet."""
+        """Return whether a node may have reported changes of keys that were not read yet."""
         return any(route.transport.is_behind(now) for route in list(self._routes.values()))
 
     def unwatch(self, key: bytes, wake: Wake) -> None:

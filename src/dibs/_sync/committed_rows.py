@@ -25,7 +25,7 @@ class Records:
         self._flights: dict[bytes, Flight] = {}
 
     def find(self, key: bytes) -> Recorded | None:
-        """What is committed under *key*; None: nothing, or the database does not say.
+        """Return what is committed under *key*; None: nothing, or the database does not say.
 
         Those who ask at the same moment share one query.
         """
@@ -67,7 +67,7 @@ class TableQuery:
         """The caller is answered by the table."""
 
     def ask(self, key: bytes) -> Recorded | None:
-        """What is committed under *key*; None: nothing is, or it was asked before."""
+        """Return what is committed under *key*; None: nothing is, or it was asked before."""
         if self._is_asked:
             return None
         self._is_asked = True

@@ -48,9 +48,9 @@ _NAME = "the server"
 _NOT_HELD = {
     "cached": "this key is a cached value, which has no holder; invalidate it instead",
     "fence": "this key counts fences; without it an old fence could be taken for a new one",
-    "schedule": "this key records the last fire of a schedule; release the schedule's own key",
+    "schedule": "this key records the last run of a schedule; release the schedule's own key",
     "rate": "this key counts calls, and has no holder; DEL lets a whole burst through again",
-    "history": "this key has the last fires of a schedule, and no holder",
+    "history": "this key has the last runs of a schedule, and no holder",
     "waiters": "this key lists the waiters of another one, and has no holder",
     "stream": "this key is a stream, which has no holder; invalidate it instead",
     "items": "this key has the items of a stream; invalidate the stream's own key instead",
@@ -70,7 +70,7 @@ class Inspector:
     # ---- pages
 
     def pages(self, pattern: str = "*", *, count: int = SCAN_COUNT) -> Iterator[Page]:
-        """All keys that match *pattern*, which begins after the namespace.
+        """Yield all keys that match *pattern*, which begins after the namespace.
 
         Keys that exist all the time come at least once, others perhaps. A page may be empty.
         """
@@ -85,7 +85,7 @@ class Inspector:
             yield page
 
     def page(self, pattern: str = "*", *, cursor: str = "", count: int = SCAN_COUNT) -> Page:
-        """One page. *cursor*: that of the page before; empty: the first one.
+        """Return one page. *cursor*: that of the page before; empty: the first one.
 
         *count*: how many keys the server looks at, not how many match. Of a cluster, the nodes come
         one after the other; one that does not answer is named, and left out.
@@ -115,7 +115,7 @@ class Inspector:
         return self._store.check_reply(request, node.send(request, now), now)
 
     def _entries(self, keys: list[bytes], clock: float) -> list[KeyInfo]:
-        """What these keys are; those that ended meanwhile are left out."""
+        """Return what these keys are; those that ended meanwhile are left out."""
         entries = self._look(keys, clock)
         return [classify(self._namespace, each, clock) for each in entries if not is_gone(each)]
 
@@ -133,7 +133,10 @@ class Inspector:
         ]
 
     def _ask(self, requests: list[Request]) -> list[Any]:
-        """The replies. Outage, UsageError: one failed otherwise than by the ACL of its key."""
+        """Return the replies.
+
+        Raises Outage or UsageError if one failed otherwise than by the ACL of its key.
+        """
         if not requests:
             return []
         now = monotonic()
@@ -146,7 +149,7 @@ class Inspector:
         return replies
 
     def anywhere(self, pattern: str, *, most: int = 20) -> list[str]:
-        """Keys of the whole server, in any namespace, that match *pattern*; so many at most.
+        """Return keys of the whole server, in any namespace, that match *pattern*; so many at most.
 
         Only names are read. Unavailable: a node of a cluster does not answer.
         """
@@ -165,13 +168,13 @@ class Inspector:
         return sorted(set(matches))[:most]
 
     def within(self, namespace: str) -> "Inspector":
-        """An inspector of another namespace."""
+        """Return an inspector of another namespace."""
         return Inspector(self._store, namespace)
 
     # ---- one key
 
     def entry(self, key: str) -> KeyInfo | None:
-        """What *key* is, with its fence and who loads it. None: it is not there."""
+        """Return what *key* is, with its fence and who loads it. None: it is not there."""
         data = expand(self._namespace, key)
         try:
             now, _ = self._store.opened()
@@ -187,7 +190,10 @@ class Inspector:
     # ---- freeing
 
     def release(self, key: str, token: str) -> ReleaseOutcome:
-        """Free *key*, or one permit of it, if *token* holds it. UsageError: it is never held."""
+        """Free *key*, or one permit of it, if *token* holds it.
+
+        Raises UsageError if it is never held.
+        """
         secret = named_secret(token)
         return self._release(key, lambda value: (proof_in(value) or [b""])[0] == secret)
 
@@ -232,7 +238,7 @@ class Inspector:
     # ---- the server
 
     def server(self) -> list[ServerInfo]:
-        """What the server, or each node of a cluster that answers, says about itself."""
+        """Return what the server, or each node of a cluster that answers, says about itself."""
         request = Request(pack("INFO"), 1, b"")
         facts: list[ServerInfo] = []
         silent: Outage | None = None

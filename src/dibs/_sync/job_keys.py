@@ -63,11 +63,14 @@ class JobKeys:
             raise
 
     def is_taken(self, key: str) -> bool:
-        """Whether *key* has a value, as the heartbeat of a worker that lives."""
+        """Return whether *key* has a value, as the heartbeat of a worker that lives."""
         return self._ask(value_request(expand(self._namespace, key))) is not None
 
     def clock(self) -> float | None:
-        """The server's time; None: it cannot be told well enough, or Redis does not answer."""
+        """Return the server's time.
+
+        None: it cannot be told well enough, or Redis does not answer.
+        """
         now = monotonic()
         if (known := self._clock.at(now)) is not None:
             return known
@@ -88,7 +91,7 @@ class JobKeys:
         return True
 
     def last_run(self, key: str) -> LastRun | None:
-        """The last run with *key* that has completed."""
+        """Return the last run with *key* that has completed."""
         request = value_request(expand(self._namespace, ENDED + key))
         return self._ask(request, read_ended)
 
@@ -99,7 +102,7 @@ class JobKeys:
         return (policy or self._policy) == "closed"
 
     def new_id(self) -> str:
-        """Another id each time."""
+        """Return another id each time."""
         return worker_id(self._leases.new_token())
 
     def wait(self, shape: str, key: str, job: WaitingJob) -> WaitingJob:
@@ -111,7 +114,7 @@ class JobKeys:
         return job._replace(ticket=ticket)
 
     def waiting(self, key: str, count: int = 1) -> list[WaitingJob]:
-        """The next jobs that wait for *key*."""
+        """Return the next jobs that wait for *key*."""
         data = expand(self._namespace, QUEUE + key)
         return self._ask(next_request(data, count), read_waiting)
 
@@ -120,7 +123,10 @@ class JobKeys:
         self._ask(leave_request(expand(self._namespace, QUEUE + key), ticket))
 
     def awaited(self, shape: str, count: int) -> list[str]:
-        """The keys of *shape* that jobs may wait for; those first that have waited for longest."""
+        """Return the keys of *shape* that jobs may wait for.
+
+        Those first that have waited for longest.
+        """
         index = expand(self._namespace, QUEUES + shape)
         return self._ask(Request(pack("ZRANGE", index, 0, count - 1), 1, index), read_keys)
 
@@ -132,7 +138,7 @@ class JobKeys:
             self._ask(Request(pack("ZADD", index, jobs[0].ticket, word), 1, index))
 
     def may_look(self, shape: str, every: float) -> bool:
-        """Whether to look after the keys of *shape*: one worker does, in *every* seconds."""
+        """Return whether to look after the keys of *shape*: one worker does, in *every* seconds."""
         key = expand(self._namespace, LOOK + shape)
         words = pack("SET", key, self._leases.new_token(), "NX", "PX", milliseconds(every))
         return self._ask(Request(words, 1, key)) is not None

@@ -114,7 +114,7 @@ class Leases:
     # ---- taking
 
     def take(self, call: HoldCall) -> LeaseState | Holding:
-        """A lease; or who has it, at once or after `wait`. Unavailable: the policy says so.
+        """Return a lease; or who has it, at once or after `wait`. Unavailable: the policy says so.
 
         The caller reports it (`events.taken`): one coroutine less than if this did.
         """
@@ -136,7 +136,7 @@ class Leases:
         *,
         is_last: bool = False,
     ) -> LeaseState | Holding | M:
-        """A lease, or what *read* returns for the current value. *token*: None makes one.
+        """Return a lease, or what *read* returns for the current value. *token*: None makes one.
 
         *more* is executed after it, in the same write: its reply is the last that *read* gets. If
         the reply comes when the lease is over, the key is acquired again, once (*is_last*).
@@ -223,7 +223,10 @@ class Leases:
         return True
 
     def _allowed(self, engine: Engine, call: HoldCall, request: Request, now: float) -> Request:
-        """*request*, in the form that the server takes. UsageError: it refuses what comes later."""
+        """Return *request*, in the form that the server takes.
+
+        Raises UsageError if it refuses what comes later.
+        """
         options = call.options
         if options.limit is not None:
             must_allow(engine, "limit")  # with it, permits can be renewed
@@ -234,7 +237,10 @@ class Leases:
         return self.store.prepared(request, now)
 
     def unguarded(self, call: HoldCall, token: bytes, now: float, cause: str) -> LeaseState:
-        """An unguarded lease, for an outage. Unavailable: the policy is "closed"."""
+        """Return an unguarded lease, for an outage.
+
+        Raises Unavailable if the policy is "closed".
+        """
         self.store.outage(call.name, cause, call.options.on_outage)
         lease = LeaseState(call, token, now)
         lease.guarded = False
@@ -427,7 +433,10 @@ class Leases:
             raise
 
     def _write(self, lease: LeaseState, record: ClaimRecord, now: float) -> EndingVerdict:
-        """Write *record*, as `next_write` decides. Outage: not known. UsageError: refused."""
+        """Write *record*, as `next_write` decides. Raises Outage if not known.
+
+        Raises UsageError if refused.
+        """
         store, refusal = self.store, None
         engine = store.transport.engine or store.transport.ready(now)
         write = first_write(record)
@@ -452,13 +461,13 @@ class Leases:
             write, now = step, monotonic()
 
     def _served(self, request: Request, error: ErrorReply, now: float) -> Reply:
-        """The reply after *error*. NoRoom: the same request would be refused again."""
+        """Return the reply after *error*. NoRoom: the same request would be refused again."""
         if (refusal := no_room(error)) is not None:
             raise refusal
         return self.store.check_reply(request, error, now)
 
     def _done_requests(self, lease: LeaseState, record: ClaimRecord) -> list[Request]:
-        """Requests that record it as *done*, whichever value its key has by then.
+        """Return requests that record it as *done*, whichever value its key has by then.
 
         After a request with the result that may yet be executed, they change nothing.
         """
@@ -499,7 +508,7 @@ class Leases:
     # ---- the table
 
     def held_here(self, key: bytes) -> Holding | None:
-        """Who has *key*, if it is this process."""
+        """Return who has *key*, if it is this process."""
         now = monotonic()
         lease = self._known(key, now)
         return None if lease is None else self._holding(lease, now)
@@ -509,7 +518,7 @@ class Leases:
         return Holding(lease.deadline - now, self.identity.holder, None, state)
 
     def known_record(self, key: bytes) -> tuple[bytes, float] | None:
-        """The value of *key* and for how long, where this process itself has written it."""
+        """Return the value of *key* and for how long, where this process itself has written it."""
         if self.store.is_closed:
             raise UsageError(CLOSED)
         now = monotonic()
@@ -520,7 +529,7 @@ class Leases:
         return lease.token, lease.deadline - now
 
     def refusal(self, key: bytes, now: float) -> Holding | None:
-        """What `held_here` returns, for a caller who is refused because of it."""
+        """Return what `held_here` returns, for a caller who is refused because of it."""
         lease = self._known(key, now)
         if lease is None:
             return None
@@ -569,12 +578,15 @@ class Leases:
         self._sweep_at = 2 * len(self.table) + _SWEEP
 
     def owns(self, lease: LeaseState) -> bool:
-        """False: this is a forked child, and *lease* is its parent's."""
+        """Return False if this is a forked child, and *lease* is its parent's."""
         return self.identity.made(lease.token)
 
 
 def peek(leases: Leases, key: bytes, name: str) -> Holding | None:
-    """Who has *key*, and for how long; None: it is free. Unavailable: the store is out."""
+    """Return who has *key*, and for how long; None: it is free.
+
+    Raises Unavailable if the store is out.
+    """
     store, lease = leases.store, leases.table.get(key)
     try:
         now, _ = store.opened()

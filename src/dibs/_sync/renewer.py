@@ -1,5 +1,19 @@
 # Generated from src/dibs/_async/renewer.py by unasync.py – do not edit.
-"""Keeps leases alive: one timer for all of them, renewals that are due together in one write."""
+"""Keeps leases alive: one timer for all of them, renewals that are due together in one write.
+
+A lease of 6 s that ends while its renewal is on the way:
+
+    0.0  The acquire is written, and its reply says that the key is ours: until 6.0 by our clock,
+         the time of the request plus the ttl. The server counts from a later moment.
+    2.0  A third of the ttl: the renewal is written, and the server falls silent.
+    2.5  A twelfth later it is tried again, and again, as long as the store is out.
+    5.9  The server executes a renewal: it holds the key for us until 11.9. The reply is delayed.
+    6.0  No renewal was confirmed, so the lease is lost: `lost` is True, and a task is cancelled.
+         No other process has the key yet; it looks here as if no renewal had ever arrived.
+    6.1  The reply comes. A lease that is lost stays lost, as its body was stopped for it.
+
+A reply before 6.0 would have moved the end to 11.9 at most, counted from when it was asked for.
+"""
 
 import contextlib
 import functools
@@ -141,7 +155,7 @@ class Renewer:
         self._work.stop()
 
     def overdue(self, now: float) -> tuple[str, float, float] | None:
-        """A lease that should have been renewed before: see `LoopWatch`, which calls it."""
+        """Return a lease that should have been renewed before: see `LoopWatch`, which calls it."""
         first = [at for at, _, _ in self._heap[:1]]
         if now - min([self._looks_at, *first]) < _LATE:
             return None
@@ -168,7 +182,10 @@ class Renewer:
         return True
 
     def confirm(self, lease: LeaseState) -> None:
-        """Make sure which value the key has, before it is compared again. Outage: not known."""
+        """Make sure which value the key has, before it is compared again.
+
+        Raises Outage if not known.
+        """
         if lease.successor is not None and lease.guarded:
             self._change(lease, lease.successor, lease.call.options.ttl, monotonic())
 
@@ -237,7 +254,7 @@ class Renewer:
             return self._is_running
 
     def _step(self, wake: Signal) -> None:
-        """What is due now; if nothing is, wait for it."""
+        """Do what is due now; if nothing is, wait for it."""
         wake.clear()
         now = monotonic()
         due = self._pop_due(now)
@@ -343,13 +360,13 @@ class Renewer:
                 self._read_changed(lease, *value, reply)
 
     def _renewed_until(self, lease: LeaseState, now: float) -> float:
-        """How far a renewal now would bring it: its ttl, but not past its max_hold."""
+        """Return how far a renewal now would bring it: its ttl, but not past its max_hold."""
         options = lease.call.options
         most = math.inf if options.max_hold is None else lease.since + options.max_hold
         return min(now + options.ttl, most)
 
     def _next_look(self, lease: LeaseState) -> float:
-        """A renewal would not lengthen it now: it was extended, or its max_hold is over."""
+        """Return a renewal would not lengthen it now: it was extended, or its max_hold is over."""
         options = lease.call.options
         if (
             options.max_hold is not None

@@ -1,5 +1,5 @@
 # Generated from src/dibs/_async/scheduled.py by unasync.py – do not edit.
-"""Scheduled functions: the decorator, the scheduler, and the runner that waits for each fire."""
+"""Scheduled functions: the decorator, the scheduler, and the runner that waits for each run."""
 
 import functools
 import logging
@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 from .._core.causes import cause_for
-from .._core.claim import How, is_fire_over
+from .._core.claim import How, is_run_over
 from .._core.connection import Outage
 from .._core.keys import expand, milliseconds
 from .._core.lease import HoldCall, Holding, LeaseState, Won, read_acquire
@@ -16,8 +16,8 @@ from .._core.options import Settings
 from .._core.request import Reply, Request
 from .._core.schedule import (
     LONGEST_LOOK,
-    FireRule,
-    Run,
+    DueRule,
+    RunEnd,
     ScheduleOptions,
     ScheduleStep,
     clock_offset,
@@ -36,7 +36,7 @@ from .._core.schedule import (
     record_request,
     records_key,
     register_request,
-    takes_fire,
+    takes_run,
 )
 from .._core.signatures import signature_of
 from .._events import EventSink
@@ -52,8 +52,8 @@ from .spans import run_in_span
 R = TypeVar("R")
 
 
-class Fire(NamedTuple):
-    """What a scheduled function gets as `fire`, if it has such a parameter."""
+class ScheduledRun(NamedTuple):
+    """What a scheduled function gets as `run`, if it has such a parameter."""
 
     at: datetime
     """When it was due, in the time zone of the schedule; also if it runs late."""
@@ -62,12 +62,12 @@ class Fire(NamedTuple):
 
 
 class ScheduledFunction:
-    """A function, and when it is due. UsageError: it takes other arguments than `fire`."""
+    """A function, and when it is due. UsageError: it takes other arguments than `run`."""
 
     def __init__(
         self,
         function: Callable[..., Any],
-        rule: FireRule,
+        rule: DueRule,
         options: ScheduleOptions,
         settings: Settings,
     ) -> None:
@@ -76,24 +76,24 @@ class ScheduledFunction:
         self.options = options
         self.key = options.key
         self.last_key = last = expand(settings.namespace, f"scheduled-last:{options.key}")
-        """Where the last fire that is over is recorded."""
+        """Where the last run that is over is recorded."""
         text = lease_name(last)
         data = expand(settings.namespace, text)
         self.call = HoldCall(data, text, options.key, options.lease)
-        self.keys = [last, records_key(f"{settings.namespace}fires:".encode(), last), data]
-        """Of the last fire, of the last records, and of the lease: in one slot of a cluster."""
-        self._takes_fire = takes_fire(list(signature_of(function).parameters.values()))
+        self.keys = [last, records_key(f"{settings.namespace}runs:".encode(), last), data]
+        """Of the last run, of the last records, and of the lease: in one slot of a cluster."""
+        self._takes_run = takes_run(list(signature_of(function).parameters.values()))
 
-    def __call__(self, fire: Fire) -> None:
+    def __call__(self, run: ScheduledRun) -> None:
         """Call the function."""
-        maybe_await(self.function(fire=fire) if self._takes_fire else self.function())
+        maybe_await(self.function(run=run) if self._takes_run else self.function())
 
-    def moment(self, fire: int) -> datetime:
-        """*fire* as people read it."""
-        return datetime.fromtimestamp(fire / 1000, self.rule.zone)
+    def moment(self, run: int) -> datetime:
+        """Return *run* as people read it."""
+        return datetime.fromtimestamp(run / 1000, self.rule.zone)
 
     def is_same_as(self, other: "ScheduledFunction") -> bool:
-        """True: it is the same function of the same module, defined again."""
+        """Return True if it is the same function of the same module, defined again."""
         one, two = self._named, other._named
         return None not in one and one == two
 
@@ -104,7 +104,7 @@ class ScheduledFunction:
 
 
 def register(schedules: dict[str, ScheduledFunction], new: ScheduledFunction) -> None:
-    """Add a scheduled function. UsageError: another one has its key."""
+    """Add a scheduled function. Raises UsageError if another one has its key."""
     known = schedules.get(new.key)
     if known is not None and not known.is_same_as(new):
         raise UsageError(f"two functions are scheduled with the key {new.key!r}")
@@ -118,7 +118,7 @@ _AFTER_OUTAGE = 1.0
 _AFTER_ERROR = 10.0
 """Seconds until the next try after an unexpected error: each is logged."""
 _DELIVER_FOR = 3600.0
-"""How long the end of a fire is worth recording if Redis is unavailable at that moment."""
+"""How long the end of a run is worth recording if Redis is unavailable at that moment."""
 
 
 class MachineClock:
@@ -133,14 +133,14 @@ class MachineClock:
         self._offset = 0
         self._guard = Guard()
         self.is_apart = False
-        """True: it differs from the server's by too much, so no fire is run here."""
+        """True: it differs from the server's by too much, so nothing is run here."""
 
     def own(self) -> int:
-        """The time of this machine, in milliseconds since the epoch."""
+        """Return the time of this machine, in milliseconds since the epoch."""
         return int(self._read() * 1000)
 
     def now(self) -> int:
-        """The time by the server's clock, as far as is known."""
+        """Return the time by the server's clock, as far as is known."""
         return self.own() + self._offset
 
     def compare(self, server: int, since: float) -> None:
@@ -155,7 +155,7 @@ class MachineClock:
 
     def _report(self, offset: int) -> None:
         if not self.is_apart:
-            _log.info("the clock of this machine agrees with the server's: fires are run again")
+            _log.info("the clock of this machine agrees with the server's: functions are run again")
             return
         detail = f"the clock of this machine is {offset_text(offset)} the server's"
         _log.warning("%s: no scheduled function is run here until they agree", detail)
@@ -163,7 +163,7 @@ class MachineClock:
 
 
 class Runner:
-    """One scheduled function on this machine: waits for its fires, and runs those that it gets."""
+    """One scheduled function on this machine: waits for its runs, and executes its own."""
 
     def __init__(
         self, leases: Leases, scheduled: ScheduledFunction, clock: MachineClock
@@ -173,16 +173,16 @@ class Runner:
         self._clock = clock
         self._since, self._began = monotonic(), clock.own()
         self._last: int | None = None
-        """The last fire that is over, as far as is known here; None: the store was not asked."""
+        """The last run that is over, as far as is known here; None: the store was not asked."""
         self._awaited: int | None = None
-        """The fire that this machine runs, or waits to take over."""
+        """The run that this machine runs, or waits to take over."""
         self._before: str | None = None
         """Who had the lease when this machine last asked for it, since `_last` has changed."""
         self._looked_at: int | None = None
         """The server's clock when the lease was taken; None: it did not say."""
         self._is_loss_logged = False
         self._is_delayed = False
-        """A fire is due, Redis is unavailable, and that was logged."""
+        """A run is due, Redis is unavailable, and that was logged."""
         self._is_started = self._stopping = False
         self._wake = Signal()
         self._end = Signal()
@@ -191,7 +191,7 @@ class Runner:
     # ---- beginning and end
 
     def start(self) -> None:
-        """Begin. RuntimeError: the system has no thread for it."""
+        """Begin. Raises RuntimeError if the system has no thread for it."""
         rule, moment = self._scheduled.rule, self._scheduled.moment
         following = moment(rule.following(self._began)).isoformat()
         _log.info("%s: scheduled %r, next at %s", self._scheduled.key, rule, following)
@@ -200,7 +200,7 @@ class Runner:
             raise RuntimeError("no thread could be started for a scheduled function")
 
     def stop(self) -> None:
-        """Take no further fires."""
+        """Take no further runs."""
         self._stopping = True
         self.look()
         self._leases.waiters.wake_next(self._scheduled.call.key)
@@ -226,7 +226,10 @@ class Runner:
             self._end.set()
 
     def _try_step(self) -> float:
-        """What is to be done now. If it fails: after how many seconds it is worth another try."""
+        """Return what is to be done now.
+
+        If it fails: after how many seconds it is worth another try.
+        """
         self._wake.clear()
         try:
             self._step()
@@ -263,34 +266,34 @@ class Runner:
         elif not self._stopping:
             self._wake.wait(pause(step.look_at, self._clock.now()))
 
-    def _take(self, fire: int) -> None:
-        """Wait until *fire* is over elsewhere, or is ours to run."""
-        self._awaited = fire
-        attempt = functools.partial(self._attempt, fire)
+    def _take(self, run: int) -> None:
+        """Wait until *run* is over elsewhere, or is ours to run."""
+        self._awaited = run
+        attempt = functools.partial(self._attempt, run)
         outcome = self._leases.waiters.take(self._scheduled.call, attempt)
         # If not: it is over, we are stopped, or another machine runs it: look at the clock.
         if isinstance(outcome, LeaseState):
             self._use(outcome)
 
-    def _skip(self, fire: int) -> None:
-        """Record *fire* as over, unless another machine is running: then wait for its end."""
+    def _skip(self, run: int) -> None:
+        """Record *run* as over, unless another machine is running: then wait for its end."""
         outcome = self._acquire(self._scheduled.call)
         if isinstance(outcome, LeaseState):
             self._use(outcome)
         else:
-            self._awaited = fire
+            self._awaited = run
 
-    def _attempt(self, fire: int, call: HoldCall) -> LeaseState | Holding | None:
-        """One try to get *fire*. None: there is nothing to get."""
+    def _attempt(self, run: int, call: HoldCall) -> LeaseState | Holding | None:
+        """One try to get *run*. None: there is nothing to get."""
         if self._stopping:
             return None
         now = self._refresh()
-        if self._clock.is_apart or (self._last is not None and self._last >= fire):
+        if self._clock.is_apart or (self._last is not None and self._last >= run):
             return None
-        if now < fire:
-            if fire <= self._clock.now():  # it is ahead by less than a round trip shows
-                self._wake.wait(pause(fire, now))
-            return None  # else it was set, and another fire may be due by the server's clock
+        if now < run:
+            if run <= self._clock.now():  # it is ahead by less than a round trip shows
+                self._wake.wait(pause(run, now))
+            return None  # else it was set, and another run may be due by the server's clock
         return self._acquire(call)
 
     def _acquire(self, call: HoldCall) -> LeaseState | Holding:
@@ -307,7 +310,7 @@ class Runner:
             self._before = outcome.holder
         return outcome
 
-    # ---- running a fire
+    # ---- executing a run
 
     def _use(self, state: LeaseState) -> None:
         """The lease is ours: run what is due, or skip it."""
@@ -324,40 +327,38 @@ class Runner:
         except LeaseLost:
             self._report_loss("%s: its lease was lost; another machine may take over")
 
-    def _execute(self, fire: int, missed: int, lease: Lease, state: LeaseState) -> None:
+    def _execute(self, run: int, missed: int, lease: Lease, state: LeaseState) -> None:
         self._report_missed(missed)
-        self._report_fired(fire, lease)
+        self._report_start(run, lease)
         since, began = monotonic(), self._clock.now()
         how: How = "returned"
         error: BaseException | None = None
         try:
-            self._call(Fire(self._scheduled.moment(fire), lease))
+            self._call(ScheduledRun(self._scheduled.moment(run), lease))
         except BaseException as raised:
             how, error = ("cancelled" if ends_task(raised) else "raised"), raised
         lost = lease.lost and (state.is_lost or not state.is_over)  # not if it was released
-        if is_fire_over(how, lost=lost):
-            self._report_over(fire, since, error)
+        if is_run_over(how, lost=lost):
+            self._report_over(run, since, error)
             at_least = self._scheduled.options.at_least
-            self._record(state, fire, outcome_of(error), began, monotonic() - since, at_least)
+            self._record(state, run, outcome_of(error), began, monotonic() - since, at_least)
             return
         self._is_loss_logged = lost
-        self._report_end(
-            "failed", fire, since, cause=cause_for("lease_lost" if lost else "stopped")
-        )
+        self._report_end("failed", run, since, cause=cause_for("lease_lost" if lost else "stopped"))
         if error is not None and how == "cancelled":
             raise error
 
-    def _call(self, fire: Fire) -> None:
-        events, run = self._leases.events, functools.partial(self._scheduled, fire)
+    def _call(self, run: ScheduledRun) -> None:
+        events, work = self._leases.events, functools.partial(self._scheduled, run)
         if events.tracers:
-            run_in_span(events, self._scheduled.key, run)
+            run_in_span(events, self._scheduled.key, work)
         else:
-            run()
+            work()
 
-    # ---- the last fire that is over
+    # ---- the last run that is over
 
     def _begin(self) -> None:
-        """Learn the last fire. A schedule that the store does not know begins now."""
+        """Learn the last run. A schedule that the store does not know begins now."""
         scheduled, clock = self._scheduled, self._clock
         self._refresh()
         if self._last is not None or clock.is_apart:
@@ -371,9 +372,9 @@ class Runner:
             _log.info(message, scheduled.key)
 
     def _refresh(self) -> int:
-        """Learn which fires are over by now, and what time it is.
+        """Learn which runs are over by now, and what time it is.
 
-        The time is what the server's clock has shown, so that no fire is early. In an outage, with
+        The time is what the server's clock has shown, so that no run is early. In an outage, with
         "open", it is that of this machine.
         """
         since = monotonic()
@@ -382,7 +383,7 @@ class Runner:
         return self._clock.now() if now is None else now
 
     def _learn(self, reply: Reply, since: float) -> int:
-        """What time it is, by the reply to a look that was sent after *since*."""
+        """Return what time it is, by the reply to a look that was sent after *since*."""
         look = self._leases.store.read(read_look, reply, self._clock.server_time)
         self._clock.compare(look.now, since)
         if look.last is not None and (self._last is None or look.last > self._last):
@@ -392,19 +393,19 @@ class Runner:
     def _record(
         self,
         state: LeaseState,
-        fire: int,
+        run: int,
         outcome: str,
         began: int,
         took: float = 0.0,
         at_least: float = 0.0,
     ) -> None:
-        """Record that *fire* is over, and in the same step end its lease, or after *at_least*."""
+        """Record that *run* is over, and in the same step end its lease, or after *at_least*."""
         leases, scheduled, now = self._leases, self._scheduled, monotonic()
-        self._last, self._awaited, self._before = max(self._last or 0, fire), None, None
-        run = Run(leases.identity.holder, outcome, began, milliseconds(took))
+        self._last, self._awaited, self._before = max(self._last or 0, run), None, None
+        end = RunEnd(leases.identity.holder, outcome, began, milliseconds(took))
         stays_ms = milliseconds(max(state.since + at_least - now, 0.0))
-        kept, until = kept_ms(scheduled.rule, fire), now + _DELIVER_FOR
-        write = functools.partial(record_request, scheduled.keys, fire, run, kept, until, stays_ms)
+        kept, until = kept_ms(scheduled.rule, run), now + _DELIVER_FOR
+        write = functools.partial(record_request, scheduled.keys, run, end, kept, until, stays_ms)
         try:
             leases.store.enter()
             if state.guarded and not state.is_over:
@@ -412,13 +413,13 @@ class Runner:
             else:  # granted in an outage, or released by the function
                 leases.store.transport.post(write(b""))
         except UsageError as error:  # a thread that went on when the scheduler had ended
-            _log.error("%s: the end of a fire could not be recorded: %s", scheduled.key, error)
+            _log.error("%s: the end of a run could not be recorded: %s", scheduled.key, error)
             raise
         if state.is_undelivered:
-            _log.warning("%s: the end of a fire is recorded when Redis is back", scheduled.key)
+            _log.warning("%s: the end of a run is recorded when Redis is back", scheduled.key)
 
     def _ask(self, request: Request, read: Callable[[Reply], R]) -> R | None:
-        """What *read* returns; None: Redis is unavailable, the policy is "open".
+        """Return what *read* returns; None: Redis is unavailable, the policy is "open".
 
         Unavailable: "closed".
         """
@@ -437,32 +438,32 @@ class Runner:
 
     # ---- events and log lines
 
-    def _report_fired(self, fire: int, lease: Lease) -> None:
-        key, delay = self._scheduled.key, max(self._clock.now() - fire, 0) / 1000
-        moment = self._scheduled.moment(fire).isoformat()
-        # With at_least, a lease is kept when its fire is over: nothing is taken over then.
+    def _report_start(self, run: int, lease: Lease) -> None:
+        key, delay = self._scheduled.key, max(self._clock.now() - run, 0) / 1000
+        moment = self._scheduled.moment(run).isoformat()
+        # With at_least, a lease is kept when its run is over: nothing is taken over then.
         before = None if self._scheduled.options.at_least else self._before
         taking_over = f"taking over from {before}: " if before else ""
-        _log.info("%s: %srunning the fire of %s, %.1f s after it", key, taking_over, moment, delay)
+        _log.info("%s: %sstarting the run of %s, %.1f s after it", key, taking_over, moment, delay)
         facts = {"guarded": lease.guarded, "fence": lease.fence}
-        self._leases.events.emit("fired", key, delay=delay, **facts)
+        self._leases.events.emit("started", key, delay=delay, **facts)
 
-    def _report_over(self, fire: int, since: float, error: BaseException | None) -> None:
+    def _report_over(self, run: int, since: float, error: BaseException | None) -> None:
         if error is None:
-            self._report_end("finished", fire, since)
+            self._report_end("finished", run, since)
         else:
-            self._report_end("failed", fire, since, cause=cause_for("raised"), error=error)
+            self._report_end("failed", run, since, cause=cause_for("raised"), error=error)
 
     def _report_end(
-        self, kind: Kind, fire: int, since: float, error: BaseException | None = None, **facts: Any
+        self, kind: Kind, run: int, since: float, error: BaseException | None = None, **facts: Any
     ) -> None:
         key, took = self._scheduled.key, monotonic() - since
-        moment = self._scheduled.moment(fire).isoformat()
+        moment = self._scheduled.moment(run).isoformat()
         if kind == "finished":
-            _log.info("%s: finished the fire of %s in %.1f s", key, moment, took)
+            _log.info("%s: finished the run of %s in %.1f s", key, moment, took)
         else:
             level = logging.WARNING if error is None else logging.ERROR
-            message = "%s: the fire of %s failed after %.1f s: %s"
+            message = "%s: the run of %s failed after %.1f s: %s"
             _log.log(level, message, key, moment, took, facts["cause"], exc_info=error)
         self._leases.events.emit(kind, key, took=took, **facts)
 
@@ -475,7 +476,7 @@ class Runner:
     def _report_missed(self, count: int) -> None:
         if count > 0:
             key = self._scheduled.key
-            _log.warning("%s: %d fires were missed and are not run", key, count)
+            _log.warning("%s: %d runs were missed", key, count)
             self._leases.events.emit("missed", key, count=count)
 
     def _report_delay(self, error: Unavailable) -> None:
@@ -545,7 +546,7 @@ class Scheduler(Entered):
         return self.server_time(time)
 
     def look(self) -> None:
-        """Look at the clock now; done by itself every 30 s, and when a fire is due."""
+        """Look at the clock now; done by itself every 30 s, and when a run is due."""
         for runner in self._runners:
             runner.look()
 

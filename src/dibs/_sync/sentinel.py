@@ -62,7 +62,10 @@ class MasterConnection(_Connection):
         self._sentinels = sentinels
 
     def connect(self) -> None:
-        """Connect to the master. ConnectionError: none is known, or it no longer is one."""
+        """Connect to the master.
+
+        Raises ConnectionError if none is known, or it no longer is one.
+        """
         self.master = self._sentinels.master()
         self.host, self.port = self._sentinels.address_of(self.master)
         super().connect()  # pyright: ignore[reportUnknownMemberType]
@@ -118,7 +121,10 @@ class Sentinels:
     # ---- what connections need
 
     def master(self) -> Master:
-        """Who is the master. ConnectionError: no sentinel knows; UsageError: none lets us ask."""
+        """Return who is the master.
+
+        Raises ConnectionError if no sentinel knows; UsageError: none lets us ask.
+        """
         self._start()
         self._look("connecting")
         if self._known is not None:
@@ -131,7 +137,7 @@ class Sentinels:
         raise MasterNotFoundError(f"no sentinel reports a master for {self._service.name!r}")
 
     def address_of(self, master: Master) -> tuple[str, int]:
-        """Where to connect to."""
+        """Return where to connect to."""
         return self._service.forced_host or master.host, master.port
 
     def connected(self, connection: Any) -> bool:
@@ -185,7 +191,7 @@ class Sentinels:
         return answers or self._ask_each(list(failed))
 
     def _ask_each(self, numbers: list[int]) -> list[Master]:
-        """What those sentinels say. Any that may hang are asked at the same time."""
+        """Return what those sentinels say. Any that may hang are asked at the same time."""
         doubtful = [number for number in numbers if number not in self._answered]
         well = [number for number in numbers if number in self._answered]
         answers: list[Any] = [self._ask_one(number) for number in well]
@@ -310,7 +316,10 @@ _ODD_REPLIES = (*PARSER_ERRORS, AttributeError, LookupError)
 
 
 def _state_of(client: Any, name: str) -> dict[str, Any]:
-    """What a sentinel knows about the master of a service; empty: it does not know the service."""
+    """Return what a sentinel knows about the master of a service.
+
+    Empty: it does not know the service.
+    """
     try:
         return client.sentinel_master(name)
     except NoPermissionError:

@@ -129,13 +129,13 @@ class TracedClaiming(Claiming[Any]):
 
 
 def traced_hold(leases: Leases, *args: Any, **kwargs: Any) -> Hold:
-    """A hold; with a span, if a listener makes spans at present."""
+    """Return a hold; with a span, if a listener makes spans at present."""
     kind = TracedHold if leases.events.tracers else Hold
     return kind(leases, *args, **kwargs)
 
 
 def traced_claiming(leases: Leases, *args: Any, **kwargs: Any) -> Claiming[Any]:
-    """A claim; with a span, if a listener makes spans at present."""
+    """Return a claim; with a span, if a listener makes spans at present."""
     kind = TracedClaiming if leases.events.tracers else Claiming
     return kind(leases, *args, **kwargs)
 
@@ -161,13 +161,13 @@ def _end_refused(span: Any, error: BaseException) -> None:
 
 
 def _refusal(error: BaseException) -> str:
-    """The outcome of a block that did not begin."""
+    """Return the outcome of a block that did not begin."""
     known = next((code for kind, code in _OUTCOMES if isinstance(error, kind)), None)
     return known or ("cancelled" if is_cancellation(error) else "failed")
 
 
 def _outcome_of(state: LeaseState | None, usual: str) -> str:
-    """The outcome of a block that has ended. None: it was a replay."""
+    """Return the outcome of a block that has ended. None: it was a replay."""
     if state is None:
         return "replayed"
     if state.is_detached:
@@ -183,7 +183,7 @@ def _outcome_of(state: LeaseState | None, usual: str) -> str:
 def load_in_span(
     events: EventSink, name: str, reason: str, load: Callable[[], Any]
 ) -> Any:
-    """What *load* returns. Callers who join our flight are linked to the span."""
+    """Return what *load* returns. Callers who join our flight are linked to the span."""
     span, flight = events.span("load", name, reason), current_flight()
     if flight is not None:
         flight.origins = span.origins
@@ -191,7 +191,7 @@ def load_in_span(
 
 
 def _work(span: Any, work: Callable[[], Any], outcome: str) -> Any:
-    """What *work* returns. The span ends with *outcome*, or with its failure."""
+    """Return what *work* returns. The span ends with *outcome*, or with its failure."""
     try:
         result = work()
     except BaseException as error:
@@ -208,7 +208,7 @@ def _failure(error: BaseException) -> str:
 
 
 def join_in_span(events: EventSink, name: str, flight: Flight) -> Any:
-    """What another caller's flight in this process finds; the span is linked to its load."""
+    """Return what another caller's flight in this process finds; the span is linked to its load."""
     span = events.span("wait", name)
 
     def join() -> Any:
@@ -238,6 +238,6 @@ def work_in_background(
 def run_in_span(
     events: EventSink, name: str, work: Callable[[], Any]
 ) -> Any:
-    """A run of a scheduled function: a separate trace."""
+    """Return a run of a scheduled function: a separate trace."""
     events.begin_in_background(events.origins())
     return _work(events.span("run", name), work, "finished")

@@ -102,11 +102,11 @@ class Store:
 
     @property
     def is_cluster(self) -> bool:
-        """Whether keys of two slots cannot be in one request."""
+        """Return whether keys of two slots cannot be in one request."""
         return isinstance(self._target, Cluster)
 
     def nodes(self, now: float) -> dict[str, Any]:
-        """A transport for each master, by its address; a single server has an empty one."""
+        """Return a transport for each master, by its address; a single server has an empty one."""
         from .cluster import ClusterTransport
 
         if isinstance(self.transport, ClusterTransport):
@@ -114,7 +114,10 @@ class Store:
         return {"": self.transport}
 
     def enter(self) -> None:
-        """Let a caller in. UsageError: the client was closed, or belongs to another event loop."""
+        """Let a caller in.
+
+        Raises UsageError if the client was closed, or belongs to another event loop.
+        """
         if self.is_closed:
             raise UsageError(CLOSED)
         self.binding.enter()
@@ -131,12 +134,15 @@ class Store:
         return monotonic(), engine
 
     def ask(self, request: Request, now: float) -> Any:
-        """The reply, or a list of them. Outage: none. UsageError: the server refused it."""
+        """Return the reply, or a list of them. Raises Outage if none.
+
+        Raises UsageError if the server refused it.
+        """
         request = self.prepared(request, now)
         return self.check_reply(request, self.transport.send(request, now), now)
 
     def ask_all(self, requests: list[Request], now: float) -> list[Any]:
-        """The replies to many requests, in one write; a list for each that has several.
+        """Return the replies to many requests, in one write; a list for each that has several.
 
         An Outage or UsageError among them is that of one request; an Outage that is raised, of all.
         """
@@ -151,7 +157,7 @@ class Store:
         return replies
 
     def prepared(self, request: Request, now: float) -> Request:
-        """*request*, in the form that the server takes: with whole scripts, if need be."""
+        """Return *request*, in the form that the server takes: with whole scripts, if need be."""
         return (
             with_scripts(request)
             if self.scripts.send_whole(self.transport.engine, now)
@@ -161,7 +167,7 @@ class Store:
     # ---- replies
 
     def read(self, read: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """What *read* makes of a reply: the one place where a verb reads any.
+        """Return what *read* makes of a reply: the one place where a verb reads any.
 
         Outage: it cannot be read. What else is under way on that connection is asked on another.
         """
@@ -176,7 +182,7 @@ class Store:
     def _given_scripts(
         self, requests: list[Request], replies: list[Any], now: float
     ) -> list[Any]:
-        """*replies*, where the server lacked scripts those after it was given them.
+        """Return *replies*, where the server lacked scripts those after it was given them.
 
         Each script is sent once; a server that still lacks it, as another node of a cluster, gets
         it with every request.
@@ -197,7 +203,7 @@ class Store:
     def _lacking_scripts(
         self, requests: list[Request], replies: list[Any], now: float
     ) -> list[int]:
-        """The places of requests whose script the server does not know."""
+        """Return the places of requests whose script the server does not know."""
         return [
             place
             for place, reply in enumerate(replies)
@@ -211,7 +217,10 @@ class Store:
             return error
 
     def check_reply(self, request: Request, reply: Any, now: float) -> Any:
-        """*reply*, if it is no error; else what the server says after it was given our scripts."""
+        """Return *reply*, if it is no error.
+
+        Else what the server says after it was given our scripts.
+        """
         error = deciding_error(reply)
         if error is not None and self.scripts.lacks(request, error, now):
             reply = self.transport.send(with_scripts(request), now)

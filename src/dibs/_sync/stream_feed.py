@@ -42,23 +42,23 @@ class Feed:
 
     @property
     def end(self) -> int:
-        """How many items have arrived."""
+        """Return how many items have arrived."""
         with self._guard:
             return self._first + len(self._items)
 
     @property
     def is_orphaned(self) -> bool:
-        """True: its event loop was closed before it was over."""
+        """Return True if its event loop was closed before it was over."""
         return not self.is_over and self._loop is not current_loop()
 
     def items(self) -> list[Any]:
-        """All items, for who continues the run."""
+        """Return all items, for who continues the run."""
         return list(self._items)
 
     # ---- writing
 
     def start(self, work: Callable[[], None]) -> None:
-        """Have it filled by *work*. RuntimeError: there is no thread for it."""
+        """Have it filled by *work*. Raises RuntimeError if there is no thread for it."""
         self.producing.start(functools.partial(copy_context().run, work))
 
     def begin(self, run: bytes, *, is_live: bool) -> None:
@@ -96,7 +96,7 @@ class Feed:
     # ---- reading
 
     def at(self, number: int) -> Any:
-        """One item."""
+        """Return one item."""
         with self._guard:
             return self._items[number - self._first]
 
@@ -185,7 +185,10 @@ class Stream(Generic[T]):
         return self._source.packed(value)
 
     def _ended(self, feed: Feed) -> Any:
-        """What is yielded where another run begins; None: look again. What ends it is raised."""
+        """Return what is yielded where another run begins; None: look again.
+
+        What ends it is raised.
+        """
         error, received = feed.error, self.position
         if isinstance(error, Lost):
             try:

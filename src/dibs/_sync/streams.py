@@ -72,13 +72,13 @@ class Streams:
 
     @property
     def holder(self) -> str:
-        """What this process is called, for people."""
+        """Return what this process is called, for people."""
         return self._leases.identity.holder
 
     # ---- reading
 
     def join(self, call: StreamCall, reader: Stream[Any]) -> Feed:
-        """The feed of the current run, which *reader* reads; begun, if there is none."""
+        """Return the feed of the current run, which *reader* reads; begun, if there is none."""
         self.store.enter()
         key = call.keys.key
         while True:
@@ -114,7 +114,7 @@ class Streams:
             self.events.emit("followed" if feed.is_live else "hit", keys.name)
 
     def _is_current(self, keys: StreamKeys, feed: Feed) -> bool:
-        """Whether a caller who asks now may join: the stream was not invalidated.
+        """Return whether a caller who asks now may join: the stream was not invalidated.
 
         Unavailable: the store is out, and the policy "closed".
         """
@@ -126,7 +126,7 @@ class Streams:
         return record is not None and record.run == feed.run
 
     def record_of(self, keys: StreamKeys) -> StreamRecord | None:
-        """The current run. Outage: it is not known."""
+        """Return the current run. Raises Outage if it is not known."""
         now, _ = self.store.opened()
         return read_record(self.store.ask(record_request(keys), now))
 
@@ -142,7 +142,10 @@ class Streams:
         self.runs.pop(feed, None)
 
     def peek(self, keys: StreamKeys) -> StreamInfo | None:
-        """What is stored. Unavailable: the store is out, and the policy "closed"."""
+        """Return what is stored.
+
+        Raises Unavailable if the store is out, and the policy "closed".
+        """
         try:
             record = self.record_of(keys)
             if record is None:
@@ -195,7 +198,7 @@ class Streams:
             self.feeds.pop(key, None)
 
     def _undelivered(self, keys: StreamKeys, outage: Outage) -> bool:
-        """False. Unavailable: the policy is "closed"."""
+        """False. Raises Unavailable if the policy is "closed"."""
         self.events.emit("outage", keys.name, cause=outage.cause)
         if keys.options.on_outage == "closed":
             raise Unavailable(outage.cause, keys.name) from None
@@ -285,7 +288,7 @@ class Production:
         return self._store, self._events, self._call, plan, self._feed, drop
 
     def _plan(self, run: bytes | None = None, began_at: float | None = None) -> Plan:
-        """A run that has not begun, or another attempt at *run*."""
+        """Return a run that has not begun, or another attempt at *run*."""
         attempt = urandom(8).hex().encode()
         since = time() if began_at is None else began_at
         holder, options = self._streams.holder, self._keys.options

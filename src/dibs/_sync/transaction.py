@@ -91,7 +91,7 @@ def run(transaction: Transaction, steps: Generator[Statement, TableRows, Any]) -
 
 
 def taken(transaction: Transaction, record: DoneRecord) -> RecordAnswer:
-    """Who has the row. UsageError: such a transaction cannot lock it."""
+    """Return who has the row. Raises UsageError if such a transaction cannot lock it."""
     maybe_await(transaction.start())
     _check_writers(transaction)
     try:
@@ -116,7 +116,7 @@ _writers: ContextVar[tuple[_Writer, ...]] = ContextVar("dibs_writers", default=(
 
 
 def open_writers() -> tuple[_Writer, ...]:
-    """Those of this task, or thread, that are open."""
+    """Return those of this task, or thread, that are open."""
     here = current_task()
     return tuple(
         (each, owner)
@@ -126,7 +126,7 @@ def open_writers() -> tuple[_Writer, ...]:
 
 
 def _check_writers(transaction: Transaction) -> None:
-    """UsageError: *transaction* would wait for one around it, which waits for its end."""
+    """Raise UsageError if *transaction* would wait for one around it, which waits for its end."""
     if transaction.dialect.file is None or not _writers.get():
         return
     for each, _ in open_writers():
@@ -145,7 +145,7 @@ def _is_same(one: str | None, other: str | None) -> bool:
 
 
 def checked(transaction: Transaction, *, opened: bool) -> Transaction:
-    """*transaction*. UsageError: it is for the other half of dibs."""
+    """Return *transaction*. Raises UsageError if it is for the other half of dibs."""
     if transaction.kind != KIND:
         raise UsageError(WRONG_HALF)
     transaction.is_opened_here = opened
@@ -170,12 +170,12 @@ class ClaimView(Protocol):
         ...
 
     def encoded(self) -> bytes | None:
-        """The result as it is stored. UsageError: the codec cannot hold it."""
+        """Return the result as it is stored. Raises UsageError if the codec cannot hold it."""
         ...
 
     @property
     def is_released(self) -> bool:
-        """True: nothing may be left behind."""
+        """Return True if nothing may be left behind."""
         ...
 
 
@@ -219,7 +219,7 @@ class Recording:
     # ---- answers
 
     def answer(self, refusal: NotOurs) -> Replay | RefusedByTable:
-        """What a duplicate gets that has not had the row."""
+        """Return what a duplicate gets that has not had the row."""
         if not isinstance(refusal.answer, Recorded):
             return self.running()
         answer = self.answered(refusal.answer)
@@ -228,7 +228,7 @@ class Recording:
         return answer
 
     def answered(self, recorded: Recorded) -> Replay | RefusedByTable:
-        """What a duplicate gets of a committed record, with which Redis is filled again."""
+        """Return what a duplicate gets of a committed record, with which Redis is filled again."""
         seen, call, events = self.record.fingerprint, self.call, self._leases.events
         if recorded.fingerprint == seen:
             self._left = recorded.result or b"", milliseconds(recorded.left)
@@ -266,7 +266,7 @@ class Recording:
 
     @property
     def is_committed(self) -> bool:
-        """Whether the transaction that ended here was seen to commit."""
+        """Return whether the transaction that ended here was seen to commit."""
         return self._state == "committed"
 
     def follow(self, transaction: Transaction, unit: Unit) -> None:
@@ -274,7 +274,7 @@ class Recording:
         look_at(unit, self._leases, transaction)
 
     def join_unit(self, transaction: Transaction) -> None:
-        """What is done from now on waits for the end of *transaction*, which the caller ends."""
+        """Let what is done from now on wait for the end of *transaction*, which the caller ends."""
         unit = given_unit(self._leases, transaction)
         if unit.outcome is None and current() is not unit:
             enter(unit)
@@ -322,7 +322,7 @@ def write(
 
 
 def check_options(options: ClaimOptions) -> None:
-    """UsageError: these options do not go with a record in a database."""
+    """Raise UsageError if these options do not go with a record in a database."""
     if options.after == "release":
         raise UsageError(
             'within= records what was done: write after="replay", or "hold" to refuse duplicates'
@@ -449,7 +449,7 @@ class Within:
     """`within=` of one function: opens transactions, and knows what has been seen of them."""
 
     def __init__(self, opener: Opener, retry: int, options: ClaimOptions) -> None:
-        """UsageError: *opener* cannot be called, or an option does not go with it."""
+        """Raise UsageError if *opener* cannot be called, or an option does not go with it."""
         is_entered = hasattr(type(opener), "__enter__") or hasattr(type(opener), "__enter__")
         if is_entered or not callable(opener):
             raise UsageError(
@@ -467,11 +467,11 @@ class Within:
         self._first_calls = itertools.count(1)
 
     def shown(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """*function* as its callers see it, without what it is handed."""
+        """Return *function* as its callers see it, without what it is handed."""
         return shown(self._opener, function)
 
     def handed(self, value: Any, args: Any) -> Any:
-        """The arguments of the function, with what the context manager has yielded."""
+        """Return the arguments of the function, with what the context manager has yielded."""
         return (value, *args) if self._hands_over else args
 
     def call(
@@ -521,7 +521,7 @@ class Within:
         return work
 
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """The result of *function* in a transaction without a record."""
+        """Return the result of *function* in a transaction without a record."""
         outcome: Outcome = "rolled_back"
         unit: OpenedUnit | None = None
         try:
@@ -543,7 +543,7 @@ class Within:
     def _taken(
         self, claim: ClaimView, recording: Recording, wait: float
     ) -> Work | NotOurs:
-        """A transaction that has the row; one of another is waited for, up to *wait*."""
+        """Return a transaction that has the row; one of another is waited for, up to *wait*."""
         deadline, pause = monotonic() + wait, FIRST_PAUSE
         conflicts = _MOST_CONFLICTS
         while True:
@@ -564,7 +564,10 @@ class Within:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def has_committed(self, record: DoneRecord, error: BaseException) -> bool:
-        """Whether the transaction whose end has failed has committed. False: not known, too."""
+        """Return whether the transaction whose end has failed has committed.
+
+        False: not known, too.
+        """
         if (
             not isinstance(error, Exception)
             or isinstance(error, UsageError)
@@ -578,7 +581,7 @@ class Within:
 
     @contextmanager
     def transaction(self) -> Generator[tuple[Transaction, Any]]:
-        """A transaction, and what its context manager yields."""
+        """Yield a transaction, and what its context manager yields."""
         manager = self._opener()
         if not hasattr(manager, "__enter__"):
             raise UsageError(WRONG_HALF)
@@ -601,12 +604,12 @@ class Within:
     # ---- its end
 
     def committed(self, work: Work) -> None:
-        """The context manager of *work* has ended. UsageError: it has not committed."""
+        """The context manager of *work* has ended. Raises UsageError if it has not committed."""
         self._prove(work)
         self._prune_sometimes()
 
     def _prove(self, work: Work) -> None:
-        """Tell the claim whether the commit was seen. UsageError: there was none."""
+        """Tell the claim whether the commit was seen. Raises UsageError if there was none."""
         if work.is_watched:
             if work.committed is False:
                 raise UsageError(NOT_COMMITTED)
@@ -620,7 +623,7 @@ class Within:
         work.recording.transaction_ended(committed=end == "committed")
 
     def _looked_up(self, record: DoneRecord) -> str:
-        """The outcome of the transaction, seen from another one; once for each function."""
+        """Return the outcome of the transaction, seen from another one; once for each function."""
         if self._is_proven:
             return "committed"
         try:
@@ -630,7 +633,7 @@ class Within:
         return "committed" if self._is_proven else "rolled_back"
 
     def _is_there(self, record: DoneRecord) -> bool:
-        """Whether the row with our token has been committed. What the driver raises."""
+        """Return whether the row with our token has been committed. What the driver raises."""
         row: Recorded | None = None
         with self.transaction() as (transaction, _):
             maybe_await(transaction.start())
@@ -640,7 +643,7 @@ class Within:
     # ---- the table
 
     def _create(self) -> None:
-        """Create the table. UsageError: this user may not."""
+        """Create the table. Raises UsageError if this user may not."""
         statements = ""
         try:
             with self.transaction() as (transaction, _):

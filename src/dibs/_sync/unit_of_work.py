@@ -40,7 +40,7 @@ _LOOK_EVERY = 0.05
 
 
 def lost_error(state: LeaseState) -> LeaseLost:
-    """The error for the holder of a lease that ended before it was released."""
+    """Return the error for the holder of a lease that ended before it was released."""
     return LeaseLost(state.call.text, state.fence, state.call.name)
 
 
@@ -124,13 +124,13 @@ class Release(Effect):
         self.lease = lease
 
     def check(self) -> None:
-        """LeaseLost: the lease was lost, and its holder does not ignore that."""
+        """Raise LeaseLost if the lease was lost, and its holder does not ignore that."""
         lease = self.lease
         if lease.call.options.on_late != "ignore" and lease.is_lost_at(monotonic()):
             raise lost_error(lease)
 
     def fits(self, call: HoldCall) -> bool:
-        """Whether *call* may have this lease again."""
+        """Return whether *call* may have this lease again."""
         lease, options = self.lease, call.options
         needs_fence = options.fence_prefix is not None and lease.fence is None
         return options.limit == lease.call.options.limit and not needs_fence
@@ -182,7 +182,7 @@ class OpenedUnit:
         enter(self._unit)
 
     def check(self) -> None:
-        """Return if it may commit. LeaseLost: a lease that guarded the work was lost."""
+        """Return if it may commit. Raises LeaseLost if a lease that guarded the work was lost."""
         self._unit.check()
 
     def on_end(self, committed: bool) -> None:  # noqa: FBT001 - a callback
@@ -231,7 +231,7 @@ class OpenedUnit:
 
 
 def given_unit(leases: Leases, transaction: Transaction) -> Unit:
-    """The unit of a transaction that its caller ends; a new one follows it."""
+    """Return the unit of a transaction that its caller ends; a new one follows it."""
     known = _units.get(id(transaction.identity))
     while known is not None and not (known.is_open and _is_of(known, transaction)):
         known = known.outer
@@ -338,7 +338,7 @@ def wait_for_unit(leases: Leases, lease: LeaseState, keep: object = None) -> boo
 
 
 def is_waiting(leases: Leases, lease: LeaseState) -> bool:
-    """Whether *lease* was released, and waits for the end of its unit."""
+    """Return whether *lease* was released, and waits for the end of its unit."""
     effect = pending(leases, lease.call.key, lease.home)
     return isinstance(effect, Release) and effect.lease is lease
 
@@ -351,7 +351,10 @@ def release(leases: Leases, lease: LeaseState) -> bool:
 
 
 def take(leases: Leases, call: HoldCall, unit: Unit | None) -> Any:
-    """What `leases.take` returns; a lease that waits in *unit*, or around it, is continued."""
+    """Return what `leases.take` returns.
+
+    A lease that waits in *unit*, or around it, is continued.
+    """
     effect = pending(leases, call.key, unit)
     if isinstance(effect, Release) and effect.fits(call):
         lease = continued(leases, call, effect, effect.lease)
@@ -361,7 +364,7 @@ def take(leases: Leases, call: HoldCall, unit: Unit | None) -> Any:
 
 
 def pending(leases: Leases, key: bytes, unit: Unit | None) -> Any:
-    """The lease or claim of *key* that has ended inside *unit*, or around it, and waits."""
+    """Return the lease or claim of *key* that has ended inside *unit*, or around it, and waits."""
     while unit is not None:
         effect = unit.pending(leases, key)
         if effect is not None:
@@ -373,7 +376,10 @@ def pending(leases: Leases, key: bytes, unit: Unit | None) -> Any:
 def continued(
     leases: Leases, call: HoldCall, effect: Any, before: LeaseState
 ) -> LeaseState | None:
-    """The lease *before*, whose end waits as *effect*, for *call*. None: it was lost, or ended."""
+    """Return the lease *before*, whose end waits as *effect*, for *call*.
+
+    None: it was lost, or ended.
+    """
     lease = before.continued(call, monotonic())
     if before.home is None or not before.home.take_back(effect):
         return None
@@ -418,7 +424,7 @@ class Ending(Effect):
 
 
 def unit_of_claim(lease: LeaseState) -> Unit | None:
-    """The unit with which a claim ends. None: it ends now."""
+    """Return the unit with which a claim ends. None: it ends now."""
     home = lease.home
     if home is None or home.is_open:
         return home or current()
@@ -431,7 +437,7 @@ def unit_of_claim(lease: LeaseState) -> Unit | None:
 
 
 def check_until(until: Any) -> None:
-    """UsageError: it is neither "block" nor a transaction that dibs knows, of this half."""
+    """Raise UsageError if it is neither "block" nor a transaction that dibs knows, of this half."""
     if until is None or until == "block":
         return
     if isinstance(until, str):
@@ -442,7 +448,7 @@ def check_until(until: Any) -> None:
 
 
 def unit_until(leases: Leases, until: Any) -> Unit | None:
-    """The unit of the transaction that is open on *until*. None: none is."""
+    """Return the unit of the transaction that is open on *until*. None: none is."""
     transaction = transaction_of(until)
     return given_unit(leases, transaction) if transaction.note() else None
 
@@ -451,7 +457,7 @@ def unit_until(leases: Leases, until: Any) -> Unit | None:
 
 
 def after_commit(leases: Leases, function: Callable[[], Any]) -> None:
-    """Have *function* called after the commit. UsageError: there is no transaction."""
+    """Have *function* called after the commit. Raises UsageError if there is no transaction."""
 
     def call(outcome: Outcome) -> None:
         if outcome == "committed":

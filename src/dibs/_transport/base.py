@@ -115,7 +115,7 @@ class BaseTransport(ABC):
     @property
     @abstractmethod
     def may_arrive_late(self) -> bool:
-        """True: a request was repeated, and one of its copies may still be executed."""
+        """Return True if a request was repeated, and one of its copies may still be executed."""
 
     @abstractmethod
     def open(self) -> None:
@@ -144,7 +144,7 @@ _SIOCOUTQ = 0x5411
 
 
 def unsent_bytes(sock: Any) -> int:
-    """Bytes written that the peer has not acknowledged; 0 if the system does not say."""
+    """Return the bytes written that the peer has not acknowledged; 0 if the system does not say."""
     if sys.platform != "linux" or sock is None:
         return 0
     import fcntl
@@ -156,7 +156,7 @@ def unsent_bytes(sock: Any) -> int:
 
 
 def is_readable(sock: Any) -> bool:
-    """True: there are bytes to read, the peer has closed it, or it is broken."""
+    """Return True if there are bytes to read, the peer has closed it, or it is broken."""
     try:
         if not hasattr(select, "poll"):  # Windows
             return bool(select.select([sock], [], [], 0)[0])

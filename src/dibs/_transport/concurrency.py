@@ -13,14 +13,14 @@ Q = TypeVar("Q")
 
 
 def no_loop_error() -> UsageError:
-    """The error for a caller where asyncio runs no event loop; trio, perhaps."""
+    """Return the error for a caller where asyncio runs no event loop; trio, perhaps."""
     return UsageError(
         "AsyncDibs needs a running event loop of asyncio; under trio, use a Dibs in threads"
     )
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
-    """The event loop that runs. UsageError: asyncio runs none."""
+    """Return the event loop that runs. Raises UsageError if asyncio runs none."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -51,7 +51,10 @@ class LoopBinding:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def enter(self) -> None:
-        """Belong to the loop that runs here. UsageError: there is none, or another one is open."""
+        """Belong to the loop that runs here.
+
+        Raises UsageError if there is none, or another one is open.
+        """
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -94,7 +97,10 @@ def start_task(work: Coroutine[Any, Any, Q], name: str) -> "asyncio.Task[Q]":
 
 
 def ends_task(error: BaseException) -> bool:
-    """True: *error* ends the task that runs, not only what it called: it is being cancelled."""
+    """Return True if *error* ends the task that runs, not only what it called.
+
+    It is being cancelled.
+    """
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is None or task.cancelling() > 0
@@ -102,7 +108,10 @@ def ends_task(error: BaseException) -> bool:
 
 
 def ends_thread(error: BaseException) -> bool:
-    """False: nobody ends a thread from outside. SystemExit would end it, and nobody would know."""
+    """Return False if nobody ends a thread from outside.
+
+    SystemExit would end it, and nobody would know.
+    """
     return False
 
 
@@ -131,7 +140,7 @@ def _outcome_of(task: "asyncio.Future[Any]") -> Any:
 
 
 async def gather_tasks(works: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
-    """What *works* returned, or the exceptions that they raised; each runs as a task."""
+    """Return what *works* returned, or the exceptions that they raised; each runs as a task."""
     if len(works) == 1:
         return [await _error_or_result(works[0])]
     return await asyncio.gather(*[_error_or_result(work) for work in works])
@@ -145,7 +154,7 @@ async def _error_or_result(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 
 
 def gather_in_turn(works: Sequence[Callable[[], Any]]) -> list[Any]:
-    """The same, one after the other: to start a thread takes longer than a round trip."""
+    """Return the same, one after the other: to start a thread takes longer than a round trip."""
     outcomes: list[Any] = []
     for work in works:
         try:

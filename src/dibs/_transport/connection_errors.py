@@ -42,7 +42,10 @@ class UnreadableFile(OSError):
 
 
 def tls_problem(error: BaseException) -> TlsProblem | None:
-    """What *error*, without those that it was raised from, says. None: nothing about settings."""
+    """Return what *error*, without those that it was raised from, says.
+
+    None: nothing about settings.
+    """
     if isinstance(error, UnreadableFile):
         return "file"
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -51,7 +54,7 @@ def tls_problem(error: BaseException) -> TlsProblem | None:
 
 
 def reason_of(error: BaseException) -> str:
-    """The name that OpenSSL has for it; "" if it is not an error of OpenSSL."""
+    """Return the name that OpenSSL has for it; "" if it is not an error of OpenSSL."""
     return (isinstance(error, ssl.SSLError) and getattr(error, "reason", None)) or ""
 
 
@@ -168,7 +171,7 @@ def settings_error(error: BaseException) -> UsageError | None:
 
 
 def is_hello_refused(error: BaseException) -> bool:
-    """True: the server, or a proxy before it, does not know HELLO; RESP2 may work.
+    """Return True if the server, or a proxy before it, does not know HELLO; RESP2 may work.
 
     With a password, a server without HELLO asks for the password instead of calling it unknown.
     For a Unix socket redis-py raises the reply of the server as an error of its own.
@@ -181,7 +184,7 @@ def is_hello_refused(error: BaseException) -> bool:
 
 
 def is_closed_by_server(error: BaseException) -> bool:
-    """True: the server accepted the connection and closed it: it may not know HELLO."""
+    """Return True if the server accepted the connection and closed it: it may not know HELLO."""
     return isinstance(error, CONNECTION_ERRORS) and cause_of(error).code == "disconnected"
 
 
@@ -207,7 +210,7 @@ _FIXES: dict[TlsProblem, str] = {
 
 
 def _fix_for_tls(error: BaseException) -> str | None:
-    """What to change if TLS fails because of the settings; None: it has another reason."""
+    """Return what to change if TLS fails because of the settings; None: it has another reason."""
     for each in _error_chain(error):
         if isinstance(each, UnreadableFile):
             return f"{_UNREADABLE}: {each}"
@@ -272,7 +275,7 @@ def _code_in(error: BaseException) -> str | None:
 
 
 def _error_chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and those that it was raised from, the original one first."""
+    """Return the error and those that it was raised from, the original one first."""
     found: list[BaseException] = []
     each: BaseException | None = error
     while each is not None and each not in found:
@@ -299,7 +302,7 @@ def read_alert(connection: Any, limit: float) -> ssl.SSLError | None:
 
 
 async def read_alert_async(connection: Any, limit: float) -> ssl.SSLError | None:
-    """The same for a connection of redis.asyncio."""
+    """Return the same for a connection of redis.asyncio."""
     if not redis_internals.uses_tls(connection):
         return None
     try:

@@ -136,7 +136,7 @@ def _first_dialect(address: Address, negotiation: Negotiation) -> Dialect:
 def _next_dialect(
     negotiation: Negotiation, dialect: Dialect, error: BaseException, began: int
 ) -> Dialect | None:
-    """What to try after *error*; None: nothing."""
+    """Return what to try after *error*; None: nothing."""
     return negotiation.after(
         dialect,
         refused=is_hello_refused(error),
@@ -149,7 +149,7 @@ def _next_dialect(
 def _reason_for_closing(
     negotiation: Negotiation, alert: BaseException | None, error: BaseException
 ) -> BaseException:
-    """Why every connection was closed; *error*, if the server does not say."""
+    """Return why every connection was closed; *error*, if the server does not say."""
     if alert is None:
         negotiation.has_no_alert()
         return error

@@ -88,7 +88,7 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
             self._feed_parser(early, len(early))
 
     async def ask_engine(self, *, plain: bool = False, ending: bool = False) -> Engine:
-        """What the server can do. UsageError: it cannot be worked with. EOFError: it was closed."""
+        """Ask what it can do. UsageError: it cannot be worked with. EOFError: it was closed."""
         handshake = Handshake(plain=plain, pushes=self.pushes, ending=ending)
         while self.engine is None:
             reply: asyncio.Future[Any] = self._gone.get_loop().create_future()
@@ -125,14 +125,14 @@ class AsyncConnection(Channel, asyncio.BufferedProtocol):
 
     @property
     def delivered(self) -> int:
-        """How many bytes the server's machine has received, as far as this one knows."""
+        """Return how many bytes the server's machine has received, as far as this one knows."""
         transport = self._asyncio_transport
         buffered = transport.get_write_buffer_size()
         return self.written - buffered - unsent_bytes(transport.get_extra_info("socket"))
 
     @property
     def has_unread(self) -> bool:
-        """Whether there is something to read, or it is broken."""
+        """Return whether there is something to read, or it is broken."""
         sock = self._asyncio_transport.get_extra_info("socket")
         return sock is not None and is_readable(sock)
 
@@ -361,7 +361,7 @@ class MultiplexedTransport(BaseTransport):
 
     @property
     def may_arrive_late(self) -> bool:
-        """True: a request was repeated, and one of its copies may still be executed."""
+        """Return True if a request was repeated, and one of its copies may still be executed."""
         return bool(self._machine.superseded)
 
     # ---- asking
@@ -393,13 +393,13 @@ class MultiplexedTransport(BaseTransport):
         return future
 
     async def send_all(self, requests: list[Request], now: float) -> list[Any]:
-        """The replies to many requests, in one write; a list for each that has several."""
+        """Return the replies to many requests, in one write; a list for each that has several."""
         if len(requests) == 1:
             return [await self.send(requests[0], now)]
         return apart(requests, await self.send(together(requests), now))
 
     async def ready(self, now: float) -> Engine:
-        """What the server can do; connects if need be. Outage, UsageError: it cannot be reached."""
+        """Say what it can do; connects if need be. Outage, UsageError: it cannot be reached."""
         while self.engine is None:
             await self.send(_NOTHING, now)
         return self.engine
@@ -464,11 +464,11 @@ class MultiplexedTransport(BaseTransport):
         return read_watch(await self.track(watch_request(key), wake, now))
 
     async def track(self, request: Request, wake: Wake, now: float) -> Tracked:
-        """The replies to *request*; *wake* is called when its key changes afterwards."""
+        """Return the replies to *request*; *wake* is called when its key changes afterwards."""
         return (await self.track_all([(request, wake)], now))[0]
 
     async def track_all(self, asked: list[tuple[Request, Wake]], now: float) -> list[Tracked]:
-        """The same for many requests, in one write."""
+        """Return the same for many requests, in one write."""
         requests = self._watchers.add_all(asked)
         if self._machine.current is None:
             await self.send(_NOTHING, now)
@@ -481,7 +481,7 @@ class MultiplexedTransport(BaseTransport):
         return read_tracked(replies, requests, pushes=True)
 
     def is_behind(self, now: float) -> bool:
-        """Whether the server may have reported changes of keys that were not read yet."""
+        """Return whether the server may have reported changes of keys that were not read yet."""
         connection = self._machine.current
         return connection is not None and connection.has_unread
 
@@ -567,7 +567,7 @@ class MultiplexedTransport(BaseTransport):
             self._opening.start(self._opened, self._failed_to_open, self._restart_server)
 
     def _failed_to_open(self, error: BaseException) -> bool:
-        """A connection could not be opened. True: try again, because one is still needed."""
+        """Return a connection could not be opened. True: try again, because one is still needed."""
         if self._is_mistake(error):
             return False
         cause = cause_of(error)
@@ -590,7 +590,7 @@ class MultiplexedTransport(BaseTransport):
         return True
 
     async def _open(self) -> AsyncConnection:
-        """A new connection that has answered what its server can do."""
+        """Return a new connection that has answered what its server can do."""
         assert self._address is not None
 
         def make(connection: Any) -> AsyncConnection:

@@ -114,7 +114,7 @@ class ThreadConnection:
             self.look_every(seconds)
 
     def ask_engine(self, limit: float, *, plain: bool = False, ending: bool = False) -> Engine:
-        """What the server can do. UsageError: it cannot be worked with."""
+        """Return what the server can do. Raises UsageError if it cannot be worked with."""
         handshake = Handshake(plain=plain, pushes=self.pushes, ending=ending)
         try:
             while self.engine is None:
@@ -141,7 +141,10 @@ class ThreadConnection:
     def exchange_after(
         self, first: Request, request: Request, limit: float | None
     ) -> tuple[list[Reply], Any]:
-        """The replies to *first*, and what `exchange` returns for *request*: in one write."""
+        """Return the replies to *first*, and what `exchange` returns for *request*.
+
+        In one write.
+        """
         self.unread += first.replies
         both = Request(first.payload + request.payload, 0, request.key)
         self.exchange(both, limit)
@@ -152,7 +155,7 @@ class ThreadConnection:
         return before, self.read(request, limit)
 
     def write(self, request: Request) -> None:
-        """Put a request on the wire. TimeoutError: the server does not take it."""
+        """Put a request on the wire. Raises TimeoutError if the server does not take it."""
         payload = request.payload
         try:
             sent = self._sock.send(payload) if len(payload) <= _PIECE else 0
@@ -178,7 +181,7 @@ class ThreadConnection:
                     raise TimeoutError("the request could not be sent in time") from None
 
     def read(self, request: Request, limit: float | None = None) -> Any:
-        """Its reply, or a list where there are several. Silent: none came."""
+        """Return its reply, or a list where there are several. Raises Silent if none came."""
         if request.replies == 1:
             return self._next_reply(limit)
         return [self._next_reply(limit) for _ in range(request.replies)]
@@ -201,7 +204,10 @@ class ThreadConnection:
         return reply
 
     def _receive_later(self, limit: float) -> bytes:
-        """The next bytes, after a slice without any. Silent: none within *limit*."""
+        """Return the next bytes, after a slice without any.
+
+        Raises Silent if none within *limit*.
+        """
         time_limit = TimeLimit(limit)
         elapsed = self._limit / SLICES
         left = unsent_bytes(self._sock)
@@ -217,7 +223,7 @@ class ThreadConnection:
         raise Silent
 
     def read_any(self) -> Any:
-        """The next reply or push. Silent: none for a slice."""
+        """Return the next reply or push. Raises Silent if none for a slice."""
         try:
             reply = self._parser.gets()
             while reply is MORE:
@@ -250,7 +256,10 @@ class ThreadConnection:
 
 
 def _has_kernel_timeouts(sock: Any) -> bool:
-    """True: a plain blocking socket. TLS and green threads (gevent) keep the time themselves."""
+    """Return True if a plain blocking socket.
+
+    TLS and green threads (gevent) keep the time themselves.
+    """
     is_plain = type(sock) is socket.socket and type(sock).__module__ == "socket"
     return is_plain and sys.platform == "linux"
 
@@ -281,7 +290,7 @@ class Opening:
             self._open_connection()
 
     def wait(self, seconds: float) -> bool:
-        """True: it has succeeded or failed."""
+        """Return True if it has succeeded or failed."""
         return self._done.wait(seconds)
 
     def take(self) -> ThreadConnection | None:
@@ -345,7 +354,7 @@ class _Waiter:
         self._turn.set()
 
     def wait(self, seconds: float) -> bool:
-        """True: it was woken."""
+        """Return True if it was woken."""
         woken = self._turn.wait(seconds)
         self._turn.clear()
         return woken
@@ -409,7 +418,7 @@ class Pool:
         raise AssertionError  # not reached: there is no last number
 
     def _free_or_opening(self, time_limit: TimeLimit, *, new: bool) -> ThreadConnection | Opening:
-        """A free connection; or one that the caller is to open."""
+        """Return a free connection; or one that the caller is to open."""
         waiter: _Waiter | None = None
         try:
             while True:
@@ -452,7 +461,7 @@ class Pool:
         return new or monotonic() >= self._open_again_at or not self._has_others()
 
     def _has_others(self) -> bool:
-        """True: other threads use connections that they will give back."""
+        """Return True if other threads use connections that they will give back."""
         with self._guard:
             return any(not connection.is_closed for connection in self._members)
 

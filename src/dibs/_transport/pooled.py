@@ -105,7 +105,10 @@ class Probe:
         self._changed.set()
 
     def _has_recovered(self, attempts: list[Opening]) -> bool:
-        """True: the server is back. Otherwise remove the attempts that failed, and pause."""
+        """Return True if the server is back.
+
+        Otherwise remove the attempts that failed, and pause.
+        """
         ended = [attempt for attempt in attempts if attempt.wait(0)]
         for attempt in ended:
             attempts.remove(attempt)
@@ -170,7 +173,7 @@ class Superseded:
             connection.close()
 
     def _take_oldest(self, at_most: int, now: float) -> ThreadConnection | None:
-        """The oldest one, if it is one too many or over; it is not kept any more."""
+        """Return the oldest one, if it is one too many or over; it is not kept any more."""
         with self._guard:
             for key, (_, until) in self.connections.items():
                 is_kept = len(self.connections) <= at_most and until > now
@@ -214,13 +217,16 @@ class PooledTransport(BaseTransport):
 
     @property
     def may_arrive_late(self) -> bool:
-        """True: a request was repeated, and one of its copies may still be executed."""
+        """Return True if a request was repeated, and one of its copies may still be executed."""
         return bool(self._superseded.connections)
 
     # ---- asking
 
     def send(self, request: Request, now: float) -> Any:
-        """The reply (a list, if there are several). Outage: the server is out, or silent."""
+        """Return the reply (a list, if there are several).
+
+        Raises Outage if the server is out, or silent.
+        """
         if self._breaker.opened_at is not None:
             raise self._refusal_of(request)
         pool = self._pool
@@ -258,13 +264,16 @@ class PooledTransport(BaseTransport):
         return self._send_again(request, connection, failure)
 
     def send_all(self, requests: list[Request], now: float) -> list[Any]:
-        """The replies to many requests, in one write; a list for each that has several."""
+        """Return the replies to many requests, in one write; a list for each that has several."""
         if len(requests) == 1:
             return [self.send(requests[0], now)]
         return apart(requests, self.send(together(requests), now))
 
     def ready(self, now: float) -> Engine:
-        """What the server can do; connects if need be. Outage, UsageError: it cannot be reached."""
+        """Return what the server can do; connects if need be.
+
+        Raises Outage or UsageError if it cannot be reached.
+        """
         while self.engine is None:
             if self._circuit.breaker.is_open:
                 raise self._refusal_of(None)
@@ -300,7 +309,7 @@ class PooledTransport(BaseTransport):
         return refusal
 
     def _take(self, request: Request | None) -> ThreadConnection:
-        """A connection for *request*, which is kept for later if there is none."""
+        """Return a connection for *request*, which is kept for later if there is none."""
         try:
             return self._usable_connection(TimeLimit(self._limits.connect))
         except BaseException:  # an outage, or a signal handler raised
@@ -309,7 +318,10 @@ class PooledTransport(BaseTransport):
             raise
 
     def _usable_connection(self, time_limit: TimeLimit) -> ThreadConnection:
-        """A connection. Outage: there is none, in time. UsageError: the settings are wrong."""
+        """Return a connection. Raises Outage if there is none, in time.
+
+        Raises UsageError if the settings are wrong.
+        """
         try:
             return self._pool.take(time_limit)
         except Outage:
@@ -328,7 +340,7 @@ class PooledTransport(BaseTransport):
     # ---- asking again
 
     def _send_again(self, request: Request, first: ThreadConnection, error: Exception) -> Any:
-        """The reply, from another connection.
+        """Return the reply, from another connection.
 
         One that is only silent may still answer, until the request is written to the other one.
         """
@@ -392,7 +404,7 @@ class PooledTransport(BaseTransport):
     def _exchange_on(
         self, connection: ThreadConnection, request: Request, limit: float | None = None
     ) -> Any:
-        """The reply; connections that were left are ended before, in the same write."""
+        """Return the reply; connections that were left are ended before, in the same write."""
         abandoned = self._circuit.abandoned
         clients = abandoned.due_on(connection.client, monotonic())
         if not clients:
@@ -408,7 +420,7 @@ class PooledTransport(BaseTransport):
         hanging: ThreadConnection | None,
         limit: float,
     ) -> Any:
-        """The reply to a repeated request: a 0 may mean that the first time has done it."""
+        """Return the reply to a repeated request: a 0 may mean that the first time has done it."""
         reply = self._exchange_on(connection, request, limit)
         if hanging is not None:
             self._superseded.keep(request.key, hanging)
@@ -422,7 +434,7 @@ class PooledTransport(BaseTransport):
         hanging: ThreadConnection | None,
         cause: Cause,
     ) -> Any:
-        """The reply on *hanging*, if it has come after all; else it is an outage."""
+        """Return the reply on *hanging*, if it has come after all; else it is an outage."""
         if hanging is not None:
             try:
                 if hanging.unread:
@@ -448,18 +460,21 @@ class PooledTransport(BaseTransport):
     # ---- changes of keys
 
     def watch(self, key: bytes, wake: Wake, now: float) -> Watching:
-        """Have *wake* called when *key* changes, until `unwatch`. Outage: ask again later."""
+        """Have *wake* called when *key* changes, until `unwatch`.
+
+        Raises Outage if ask again later.
+        """
         return read_watch(self.track(watch_request(key), wake, now))
 
     def track(self, request: Request, wake: Wake, now: float) -> Tracked:
-        """The replies to *request*; *wake* is called when its key changes afterwards.
+        """Return the replies to *request*; *wake* is called when its key changes afterwards.
 
         Where no connection can be had for that, changes are not reported: the caller polls.
         """
         return self.track_all([(request, wake)], now)[0]
 
     def track_all(self, asked: list[tuple[Request, Wake]], now: float) -> list[Tracked]:
-        """The same for many requests, in one write."""
+        """Return the same for many requests, in one write."""
         requests = self._watchers.add_all(asked)
         if self.engine is None or self.engine.tracking:
             with contextlib.suppress(*CONNECTION_ERRORS, Outage):
@@ -467,12 +482,15 @@ class PooledTransport(BaseTransport):
         return list(map(untracked, self.send_all(requests, monotonic()), requests))
 
     def is_behind(self, now: float) -> bool:
-        """Whether the server may have reported changes of keys that were not read yet."""
+        """Return whether the server may have reported changes of keys that were not read yet."""
         subscriber = self._subscriber
         return subscriber is not None and subscriber.is_behind(now)
 
     def _ready_subscriber(self) -> Subscriber:
-        """The subscriber; a new one where there is none or the last one's connection broke."""
+        """Return the subscriber.
+
+        A new one where there is none or the last one's connection broke.
+        """
         with self._subscribing:
             found = self._subscriber
             if found is None or not found.is_alive:
@@ -509,7 +527,7 @@ class PooledTransport(BaseTransport):
     # ---- opening
 
     def _open(self) -> ThreadConnection:
-        """A new connection that has answered what its server can do."""
+        """Return a new connection that has answered what its server can do."""
         generation = self._pool.generation  # before it is known that this is not closed
         if self._closed:
             raise UsageError("this Dibs is closed")
@@ -574,7 +592,7 @@ class PooledTransport(BaseTransport):
         return is_served
 
     def _deliver_outbox(self, connection: ThreadConnection) -> bool:
-        """False: some of it could not be served, and is in the outbox again."""
+        """Return False if some of it could not be served, and is in the outbox again."""
         requests = self._circuit.outbox.take(monotonic())
         again = requests
         try:
@@ -587,7 +605,7 @@ class PooledTransport(BaseTransport):
         return not again
 
     def _is_probe_needed(self) -> bool:
-        """True: the server is out, or the outbox is not empty."""
+        """Return True if the server is out, or the outbox is not empty."""
         return self._circuit.breaker.is_open or bool(self._circuit.outbox)
 
     # ---- the end

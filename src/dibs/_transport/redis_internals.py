@@ -23,7 +23,7 @@ _UNKNOWN_VERSION = "dibs does not know this version of redis-py; please report i
 
 
 def socket_of(connection: Any) -> socket.socket:
-    """The socket of a connected redis-py connection."""
+    """Return the socket of a connected redis-py connection."""
     sock = getattr(connection, "_sock", None)
     if sock is None:
         raise UsageError(_UNKNOWN_VERSION)
@@ -31,7 +31,10 @@ def socket_of(connection: Any) -> socket.socket:
 
 
 def connected_socket(connection: Any) -> socket.socket:
-    """A socket that is connected, over TLS if need be; nothing was written to it afterwards."""
+    """Return a socket that is connected, over TLS if need be.
+
+    Nothing was written to it afterwards.
+    """
     return connection._connect()
 
 
@@ -45,12 +48,12 @@ async def read_only(connection: Any) -> None:
 
 
 def uses_tls(connection: Any) -> bool:
-    """True: it is a connection over TLS."""
+    """Return True if it is a connection over TLS."""
     return is_async(connection) or hasattr(connection, "_wrap_socket_with_ssl")
 
 
 def is_async(connection: Any) -> bool:
-    """True: it is one of redis.asyncio, over TLS."""
+    """Return True if it is one of redis.asyncio, over TLS."""
     return hasattr(connection, "ssl_context")
 
 

@@ -51,12 +51,15 @@ class Subscriber:
         self._guard = Guard()
 
     def start(self) -> None:
-        """Start the thread. RuntimeError: the system has none for it."""
+        """Start the thread. Raises RuntimeError if the system has none for it."""
         self.is_alive = True
         start_thread(self._read_until_end, "dibs subscriber")
 
     def track(self, requests: list[Request]) -> list[Tracked]:
-        """Send them and have later changes of their keys pushed. Silent, EOFError: no replies."""
+        """Send them and have later changes of their keys pushed.
+
+        Raises Silent or EOFError if no replies.
+        """
         with self._guard:
             pending = self._write_request(tracked(requests, first=not self._is_tracking))
             self._is_tracking = True
@@ -96,7 +99,7 @@ class Subscriber:
             self._end_with(error)
 
     def _next_message(self) -> Any:
-        """The next reply or push. Silent: not even a ping got a reply."""
+        """Return the next reply or push. Raises Silent if not even a ping got a reply."""
         for number in range(1, 2 * _PING_AFTER):
             with contextlib.suppress(Silent):
                 return self._connection.read_any()
@@ -105,7 +108,7 @@ class Subscriber:
         return self._connection.read_any()
 
     def is_behind(self, now: float) -> bool:
-        """Whether the thread is late in reading: the process was stopped, or is busy."""
+        """Return whether the thread is late in reading: the process was stopped, or is busy."""
         return now - self._connection.waits_since > 2 * _SLICE
 
     def _handle_message(self, reply: Any) -> None:

@@ -145,7 +145,7 @@ def parse_target(target: object, redis: ModuleType) -> Target:
 
 
 def parse_address(url: str, redis: ModuleType) -> Address:
-    """Return the address in a URL of redis-py. UsageError: redis-py cannot read it."""
+    """Return the address in a URL of redis-py. Raises UsageError if redis-py cannot read it."""
     _check_parts(url)
     try:
         pool = redis.ConnectionPool.from_url(url)
@@ -177,7 +177,7 @@ _PORT_ZERO = re.compile(r":0+$")
 
 
 def _why_not(error: Exception) -> str:
-    """What is wrong with a URL. What cannot be read may be a part of the password."""
+    """Return what is wrong with a URL. What cannot be read may be a part of the password."""
     if "Port " in str(error):
         return f"its port is not a number from 1 to 65535; {_ESCAPES}"
     return str(error) if _NAMES_AN_OPTION.fullmatch(str(error)) else f"check it; {_ESCAPES}"
@@ -205,14 +205,17 @@ def _from_url(url: str, redis: ModuleType) -> Target:
 
 
 def _check_password(rest: str) -> None:
-    """UsageError: a / or # in the password ends what is read as the host."""
+    """Raise UsageError if a / or # in the password ends what is read as the host."""
     host, _, others = rest.partition("?")[0].replace("#", "/").partition("/")
     if "@" in others and "@" not in host and host:
         raise UsageError(f"the host of the target URL cannot be read; {_ESCAPES}")
 
 
 def _pool_of(client: Any, redis: ModuleType) -> Any:
-    """The pool of a caller's client. Only its options are read; it is not used and not closed."""
+    """Return the pool of a caller's client.
+
+    Only its options are read; it is not used and not closed.
+    """
     pool = client.connection_pool
     is_async = hasattr(pool.connection_class, "_connect") and _is_coroutine(pool.connection_class)
     if is_async != redis.__name__.endswith("asyncio"):
@@ -268,7 +271,7 @@ def _from_sentinel_url(rest: str, redis: ModuleType) -> SentinelService:
 
 
 def _split_options(query: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The options for the master, and those for the sentinels."""
+    """Return the options for the master, and those for the sentinels."""
     options = dict(parse_qsl(query.removeprefix("?"), keep_blank_values=True))
     prefix = "sentinel_"
     for_sentinels = {
@@ -292,7 +295,7 @@ def _query_text(options: dict[str, str]) -> str:
 
 
 def _checked_address(address: Address) -> Address:
-    """Return *address*. UsageError: redis-py does not know its options."""
+    """Return *address*. Raises UsageError if redis-py does not know its options."""
     try:
         address.connection(None, 3)
     except (TypeError, ValueError, RedisError) as error:
@@ -357,7 +360,7 @@ def _from_cluster_client(client: Any, redis: ModuleType) -> Cluster:
 
 
 def _split_url(rest: str) -> tuple[str, list[tuple[str, int | None]], str, str]:
-    """Credentials (with @), hosts, path and query (with ?) of a URL with several hosts."""
+    """Return credentials (with @), hosts, path and query (with ?) of a URL with several hosts."""
     _check_password(rest)
     parts = urlsplit(f"x://{rest}")
     credentials, at, listed = parts.netloc.rpartition("@")

@@ -63,13 +63,13 @@ def add_show_keys(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def connected(args: argparse.Namespace) -> Generator[Dibs]:
-    """A client, closed at the end. UsageError: there is no server in the options."""
+    """Yield a client, closed at the end. Raises UsageError if there is no server in the options."""
     with client(Dibs, args) as dibs:
         yield dibs
 
 
 def client(make: Callable[..., C], args: argparse.Namespace) -> C:
-    """A `Dibs` or `AsyncDibs`. UsageError: there is no server in the options."""
+    """Return a `Dibs` or `AsyncDibs`. Raises UsageError if there is no server in the options."""
     if not args.url:
         raise UsageError(NO_SERVER)
     # The command itself reports errors; and it must work where DIBS_DISABLED is set.

@@ -5,35 +5,38 @@ import time
 from datetime import UTC
 from typing import Any
 
-from .._internal_api import DIALECTS, cron_words, ddl, next_fires
+from .._internal_api import DIALECTS, cron_words, ddl, next_runs
 from .program import make_parser
 from .terminal import default_terminal
 
-# ---- dibs schedule: when a cron expression fires next
+# ---- dibs schedule: when a cron expression is due next
 
 
 def schedule_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command to *parser*."""
     parser.add_argument("cron", help="five fields, or six with seconds first; or @daily …")
     parser.add_argument("--timezone", default="UTC", help="such as Asia/Taipei; default: UTC")
-    parser.add_argument("--count", type=int, default=5, help="how many fires; default: 5")
+    parser.add_argument("--count", type=int, default=5, help="how many runs; default: 5")
     parser.add_argument("--json", action="store_true", help="print JSON, see the documentation")
 
 
 def schedule(args: argparse.Namespace) -> int:
-    """Print the next fires. UsageError: it is no cron expression, or there is no such zone."""
+    """Print the next runs.
+
+    Raises UsageError if it is no cron expression, or there is no such zone.
+    """
     terminal = default_terminal()
-    fires = next_fires(args.cron, args.timezone, int(time.time() * 1000), min(args.count, 1000))
+    runs = next_runs(args.cron, args.timezone, int(time.time() * 1000), min(args.count, 1000))
     if args.json:
-        terminal.json({"fires": [fire.isoformat() for fire in fires]})
+        terminal.json({"runs": [run.isoformat() for run in runs]})
         return 0
     terminal.say(cron_words(args.cron))
     now = time.time()
-    for fire in fires:
-        in_utc = fire.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-        there = f"{fire.strftime('%a')} {fire.isoformat(' ')}"
-        when = f"in {until(fire.timestamp() - now)}"
-        is_utc = not fire.utcoffset()
+    for run in runs:
+        in_utc = run.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        there = f"{run.strftime('%a')} {run.isoformat(' ')}"
+        when = f"in {until(run.timestamp() - now)}"
+        is_utc = not run.utcoffset()
         terminal.line(f"{there}  {when}" if is_utc else f"{there}  {in_utc}  {when}")
     return 0
 
@@ -54,7 +57,7 @@ def until(seconds: float) -> str:
 
 
 def sql_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is printed, and for which database."""
+    """Add the options: what is printed, and for which database."""
     parser.add_argument(
         "statement", choices=("create", "prune"),
         help="create: the table dibs_done; prune: remove 500 rows whose window is over",
@@ -126,7 +129,7 @@ def completion(args: argparse.Namespace) -> int:
 
 
 def bash(words: Completions) -> str:
-    """A function for `complete -F`."""
+    """Return a function for `complete -F`."""
     options = "\n".join(
         f"    {name}) words='{' '.join([*listed, *words.values.get(name, [])])}' ;;"
         for name, listed in words.options.items()
@@ -156,7 +159,7 @@ complete -F _dibs dibs"""
 
 
 def zsh(words: Completions) -> str:
-    """A file `_dibs` for `fpath`."""
+    """Return a file `_dibs` for `fpath`."""
     commands = "\n".join(f"    '{name}:{_quoted(help)}'" for name, help in words.help.items())
     cases = "\n".join(f"    {name}) {_zsh_arguments(words, name)} ;;" for name in words.help)
     return _ZSH.format(commands=commands, cases=cases)
@@ -206,7 +209,7 @@ if [ "$funcstack[1]" = _dibs ]; then _dibs "$@"; else compdef _dibs dibs; fi"""
 
 
 def fish(words: Completions) -> str:
-    """Lines of `complete`."""
+    """Return the lines of `complete`."""
     lines = ["complete -c dibs -f"]
     for name, help in words.help.items():
         lines.append(f"complete -c dibs -n __fish_use_subcommand -a {name} -d '{_quoted(help)}'")

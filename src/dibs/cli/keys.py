@@ -126,7 +126,7 @@ def _asked_key(args: argparse.Namespace) -> str:
 
 
 def here(dibs: Dibs, namespace: str, typed: str) -> list[Facts]:
-    """What *typed* is in the namespace that was named."""
+    """Return what *typed* is in the namespace that was named."""
     key, entry = find_key(dibs, typed)
     waiting = None
     with suppress(UsageError):  # it is too long for that
@@ -136,7 +136,7 @@ def here(dibs: Dibs, namespace: str, typed: str) -> list[Facts]:
 
 
 def elsewhere(dibs: Dibs, namespace: str, typed: str) -> list[Facts]:
-    """Keys of the whole server that end with *typed*, as another namespace has them."""
+    """Return the keys of the whole server that end with *typed*, as another namespace has them."""
     if is_shortened(typed):
         return []
     look = inspector(dibs)
@@ -196,7 +196,7 @@ def release(args: argparse.Namespace) -> int:
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    """UsageError: there is no terminal to ask at, or the options do not go together."""
+    """Raise UsageError if there is no terminal to ask at, or the options do not go together."""
     if args.seen is not None and not args.force:
         raise UsageError("--seen goes with --force")
     if not args.yes and not can_ask():
@@ -204,7 +204,10 @@ def _check_options(args: argparse.Namespace) -> None:
 
 
 def _chosen_hint(entry: KeyInfo, seen: str | None) -> str:
-    """The hint of the holding that is to be freed. UsageError: it is not clear which one."""
+    """Return the hint of the holding that is to be freed.
+
+    Raises UsageError if it is not clear which one.
+    """
     if seen is not None:
         return seen
     if entry.kind != "permits":
@@ -277,7 +280,10 @@ _DELETED = {True: "deleted; the next reader loads it", False: "there was no valu
 
 
 def _find_value(dibs: Dibs, typed: str) -> tuple[str, bool]:
-    """The whole key, and whether it has a value. UsageError: it is held, or another program's."""
+    """Return the whole key, and whether it has a value.
+
+    Raises UsageError if it is held, or another program's.
+    """
     key, entry = find_key(dibs, typed)
     if entry is not None and entry.kind not in ("cached", "stream"):
         message = f"{printable(typed)} is not a cached value"

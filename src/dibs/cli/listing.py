@@ -43,7 +43,7 @@ class Wanted(NamedTuple):
     """0: all."""
 
     def fits(self, entry: KeyInfo) -> bool:
-        """Whether *entry* is one of them."""
+        """Return whether *entry* is one of them."""
         names = [entry.holder, entry.loading, *[permit.holder for permit in entry.permits]]
         is_theirs = any(fnmatchcase(name or "", self.holder) for name in names)
         return entry.kind in self.kinds and (self.holder == "*" or is_theirs)
@@ -70,12 +70,12 @@ class Listing:
 
     @property
     def is_whole(self) -> bool:
-        """Whether no key is missing."""
+        """Return whether no key is missing."""
         return self.is_complete and not self.unreachable
 
     @property
     def options(self) -> str:
-        """Which options decide what is left out."""
+        """Return which options decide what is left out."""
         return "--all, --kind" if self._wanted.holder == "*" else "--all, --kind, --holder"
 
     def add(self, page: Page) -> bool:
@@ -100,7 +100,10 @@ class Listing:
         self.entries[entry.key] = entry
 
     def take(self) -> list[KeyInfo]:
-        """The entries, which are no longer kept; those that come after them are not sorted in."""
+        """Return the entries, which are no longer kept.
+
+        Those that come after them are not sorted in.
+        """
         entries, self.entries, self.is_sorted = list(self.entries.values()), {}, False
         return entries
 
@@ -164,13 +167,13 @@ def _parsed_limit(text: str) -> int:
 
 
 def wanted_by(args: argparse.Namespace) -> Wanted:
-    """Which keys the options mean."""
+    """Return which keys the options mean."""
     kinds = args.kind or (KEY_KINDS if args.all else usual_kinds(args.namespace))
     return Wanted(args.pattern, frozenset(kinds), args.holder, args.limit)
 
 
 def usual_kinds(namespace: str) -> list[str]:
-    """What is listed by default. Without a namespace, every other key is foreign."""
+    """Return what is listed by default. Without a namespace, every other key is foreign."""
     left_out = ("history", "waiters", "fence", "tag", "items", *(() if namespace else ("foreign",)))
     return [kind for kind in KEY_KINDS if kind not in left_out]
 
@@ -193,7 +196,7 @@ def ls(args: argparse.Namespace) -> int:
 
 
 def _other_namespaces(look: "Inspector", pattern: str) -> list[str]:
-    """Namespaces in which *pattern* has keys: what stands before its fixed beginning."""
+    """Return namespaces in which *pattern* has keys: what stands before its fixed beginning."""
     head = re.split(r"[*?\[\\]", pattern)[0]
     keys = look.anywhere(f"*{pattern}") if head else []
     prefixes = [each.partition(head)[0] for each in keys]
@@ -201,14 +204,17 @@ def _other_namespaces(look: "Inspector", pattern: str) -> list[str]:
 
 
 def _common_beginnings(entries: list[KeyInfo]) -> list[str]:
-    """How keys with two colons begin, the most frequent first."""
+    """Return how keys with two colons begin, the most frequent first."""
     parts = [entry.key.split(":", 2) for entry in entries if entry.kind in _NAMED]
     heads = Counter([f"{each[0]}:" for each in parts if len(each) == 3])
     return [head for head, _ in heads.most_common(2)]
 
 
 def _is_streamed(args: argparse.Namespace) -> bool:
-    """Whether entries are printed as they are read: all are wanted, and in no particular order."""
+    """Return whether entries are printed as they are read.
+
+    All are wanted, and in no particular order.
+    """
     return not args.limit and args.sort is None and not args.reverse
 
 
@@ -291,7 +297,7 @@ def _style_of(entry: KeyInfo) -> str:
 
 
 def remarks(listing: Listing, *, whole: bool) -> list[str]:
-    """What is to be said below the table."""
+    """Return what is to be said below the table."""
     kinds = listing.kinds
     listed = ", ".join(_number_of(kind, number) for kind, number in kinds.most_common())
     total = counted(kinds.total(), "key")
@@ -324,5 +330,5 @@ def _number_of(kind: str, number: int) -> str:
 
 
 def missing(listing: Listing) -> list[str]:
-    """Which nodes did not answer, and why."""
+    """Return which nodes did not answer, and why."""
     return [f"MISSING: the keys of {node}: {printable(why)}" for node, why in listing.unreachable]

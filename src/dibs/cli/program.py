@@ -39,7 +39,7 @@ COMMANDS = (
     Command("release", "free a key that is stuck", "dibs.cli.keys"),
     Command("invalidate", "delete a cached value, or all with a tag", "dibs.cli.keys"),
     Command("run", "run a program while no other machine does", "dibs.cli.running"),
-    Command("schedule", "when a cron expression fires next", "dibs.cli.cron_and_sql"),
+    Command("schedule", "when a cron expression is due next", "dibs.cli.cron_and_sql"),
     Command("doctor", "examine the server; a fix for each finding", "dibs.doctor"),
     Command("console", "what the server holds, as a page in a browser", "dibs.console.command"),
     Command("sql", "print SQL for the table of within=", "dibs.cli.cron_and_sql"),
@@ -48,7 +48,7 @@ COMMANDS = (
 
 
 def available() -> list[Command]:
-    """The commands that are installed."""
+    """Return the commands that are installed."""
     return [command for command in COMMANDS if _is_there(command.module)]
 
 
@@ -60,7 +60,10 @@ def _is_there(module: str) -> bool:
 
 
 def make_parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The parser of all commands; only that of *only* has its options, the others load nothing."""
+    """Return the parser of all commands.
+
+    Only that of *only* has its options, the others load nothing.
+    """
     parser = argparse.ArgumentParser(
         "dibs", description="Shows and changes what dibs holds on a Redis or Valkey server.",
         epilog=EXIT_CODES,
@@ -76,7 +79,10 @@ def make_parser(only: str | None = None) -> argparse.ArgumentParser:
 
 
 def _parsed_arguments(given: list[str], chosen: str | None) -> argparse.Namespace:
-    """The arguments. SystemExit: they are wrong; the usage is that of the command."""
+    """Return the arguments.
+
+    Raises SystemExit if they are wrong; the usage is that of the command.
+    """
     args, unknown = make_parser(chosen).parse_known_args(given)
     if any("://" in word for word in unknown):  # not repeated: it may hold a password
         args.own_parser.error("name the server by --url URL, or by the variable DIBS_URL")
@@ -89,7 +95,7 @@ DOCTOR = "; `dibs doctor` with the same --url says why"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command and return its exit code. SystemExit: the arguments are wrong."""
+    """Run a command and return its exit code. Raises SystemExit if the arguments are wrong."""
     _open_streams()
     given = sys.argv[1:] if arguments is None else arguments
     chosen = next((word for word in given if not word.startswith("-")), None)
@@ -142,7 +148,7 @@ def _report_failure(name: str, error: Exception, code: int, hint: str = "") -> i
 
 
 def _open_streams() -> None:
-    """Whatever is written can be: what the encoding does not have is replaced.
+    """Let all text be written: what the encoding does not have is replaced.
 
     Python has None in place of a stream that is closed (`>&-`): what is written to it is lost.
     """

@@ -38,7 +38,7 @@ class Held(Protocol):
 
     @property
     def lost(self) -> bool:
-        """True: another process may have the key."""
+        """Return True if another process may have the key."""
         ...
 
 
@@ -72,7 +72,10 @@ def run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds from `90`, `90s`, `5m`, `20h` or `7d`. ArgumentTypeError: it is none of them."""
+    """Return the seconds from `90`, `90s`, `5m`, `20h` or `7d`.
+
+    Raises ArgumentTypeError if it is none of them.
+    """
     match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(ms|[smhd]?)", text.strip())
     if match is None:
         raise argparse.ArgumentTypeError(f"not a time: {text!r}; write 90, 90s, 5m, 20h or 7d")
@@ -110,7 +113,7 @@ class _Run:
         """The one that came before there was a child."""
 
     async def code(self) -> int:
-        """The exit code."""
+        """Return the exit code."""
         args = self._args
         held_elsewhere = 0 if args.skip else BUSY
         try:
@@ -271,7 +274,7 @@ class _Program:
 
 
 def _is_in_foreground() -> bool:
-    """True: a terminal sends its signals to this process and to the program alike."""
+    """Return True if a terminal sends its signals to this process and to the program alike."""
     with suppress(OSError):
         return os.tcgetpgrp(sys.__stdin__.fileno() if sys.__stdin__ else 0) == os.getpgrp()
     return False

@@ -18,7 +18,7 @@ RIGHT = {"LEFT", "AGE", "SIZE", "OPS/S", "P50", "P95", "P99", "MAX", "RATIO"}
 
 
 def width(text: str) -> int:
-    """How many columns of a terminal *text* takes."""
+    """Return how many columns of a terminal *text* takes."""
     return sum([2 if east_asian_width(each) in "WF" else _plain_width(each) for each in text])
 
 
@@ -27,14 +27,14 @@ def _plain_width(character: str) -> int:
 
 
 def used(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
-    """The columns in which something stands."""
+    """Return the columns in which something stands."""
     return [
         place for place, _ in enumerate(headings) if not rows or any(row[place] for row in rows)
     ]
 
 
 def plain(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table; columns without any content are left out."""
+    """Return the lines of a table; columns without any content are left out."""
     columns = used(headings, rows)
     lines = [[each[place] for place in columns] for each in (headings, *rows)]
     sides = [headings[place] in RIGHT for place in columns]
@@ -53,7 +53,7 @@ class LongTable:
         self._column_widths: list[int] = []
 
     def lines(self, rows: Sequence[Sequence[str]]) -> list[str]:
-        """The lines of the next rows; above the first ones, the headings."""
+        """Return the lines of the next rows; above the first ones, the headings."""
         lines = list(rows)
         if not self._column_widths:
             lines = [self._headings, *rows]
@@ -114,7 +114,7 @@ class Terminal:
         self.out.write(_in_lines(_encodable_line(text, self.out), self.out, indent) + "\n")
 
     def progress(self, text: str) -> None:
-        """What is being done, on a line that the next one overwrites; nothing in a pipe."""
+        """Show what is being done, on a line that the next one overwrites; nothing in a pipe."""
         if self.err.isatty():
             self.err.write(f"\r\x1b[K{_encodable_line(text, self.err)}")
             self.err.flush()
@@ -134,7 +134,7 @@ class Terminal:
         self.out.write(text + "\n")
 
     def check_reader(self) -> None:
-        """BrokenPipeError: the reader of the pipe has closed it. Nothing is written."""
+        """Raise BrokenPipeError if the reader of the pipe has closed it. Nothing is written."""
         try:
             poll = select.poll()
             poll.register(self.out, 0)
@@ -182,7 +182,7 @@ class Terminal:
 
     @contextmanager
     def screen(self) -> Generator[Any]:
-        """A rich `Live` in the alternate screen, which is restored at the end."""
+        """Yield a rich `Live` in the alternate screen, which is restored at the end."""
         from rich.live import Live
 
         with Live(console=self.console, screen=True, auto_refresh=False) as live:
@@ -190,12 +190,12 @@ class Terminal:
 
 
 def as_json(value: Any) -> str:
-    """A JSON text on one line, which every encoding has."""
+    """Return a JSON text on one line, which every encoding has."""
     return json.dumps(value, ensure_ascii=True)
 
 
 def can_ask() -> bool:
-    """Whether a person can answer a question."""
+    """Return whether a person can answer a question."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -209,7 +209,7 @@ def _encodable_line(text: str, stream: TextIO) -> str:
 
 
 def _in_lines(text: str, stream: TextIO, indent: str = "") -> str:
-    """*text* in lines as wide as the terminal; unchanged where *stream* is none."""
+    """Return *text* in lines as wide as the terminal; unchanged where *stream* is none."""
     if not stream.isatty():
         return text
     return fill(
@@ -235,7 +235,7 @@ def _rich_console(out: TextIO, environ: Mapping[str, str]) -> Any:
 def rich_table(
     headings: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[Style] = ()
 ) -> Any:
-    """The table as rich prints it: one line for each row, whatever the width."""
+    """Return the table as rich prints it: one line for each row, whatever the width."""
     from rich.table import Table
     from rich.text import Text
 
@@ -255,7 +255,7 @@ def rich_table(
 
 
 def _cell_colour(heading: str, text: str, style: Style) -> str:
-    """The colour of a cell: of its kind, and of a time that is about to end."""
+    """Return the colour of a cell: of its kind, and of a time that is about to end."""
     if _COLOURS[style]:
         return ""
     if heading == "WHAT":
@@ -264,5 +264,5 @@ def _cell_colour(heading: str, text: str, style: Style) -> str:
 
 
 def default_terminal() -> Terminal:
-    """The terminal of this process."""
+    """Return the terminal of this process."""
     return Terminal(sys.stdout, sys.stderr, os.environ)

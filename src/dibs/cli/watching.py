@@ -70,7 +70,7 @@ def changes(
     was_whole: bool = True,
     is_whole: bool = True,
 ) -> list[Changed]:
-    """The change of each key; unchanged keys are left out. None: the first look.
+    """Return the change of each key; unchanged keys are left out. None: the first look.
 
     *elapsed*: seconds between the two looks. *was_whole*, *is_whole*: a key that the list before,
     or this one, lacks was not there.
@@ -97,7 +97,7 @@ def _change_between(before: KeyInfo | None, now: KeyInfo, elapsed: float) -> Cha
 
 
 def _holding_identity(entry: KeyInfo) -> object:
-    """What tells one holding from the next; the permits of a key come and go."""
+    """Return what tells one holding from the next; the permits of a key come and go."""
     if entry.kind in ("permits", "cached") or entry.token_hint is None:
         return None
     return entry.token_hint.removesuffix("-done")  # the same claim, completed
@@ -116,7 +116,7 @@ def _is_longer(before: KeyInfo, now: KeyInfo, elapsed: float) -> bool:
 
 
 def styles(found: Iterable[Changed]) -> dict[str, str]:
-    """How the rows of a table are coloured, by key."""
+    """Return how the rows of a table are coloured, by key."""
     colours = {"new": "new", "gone": "gone", "taken": "changed", "changed": "changed"}
     return {each.entry.key: colours.get(each.change, "") for each in found}
 
@@ -159,7 +159,7 @@ class Watch:
         return found
 
     def limits(self) -> str:
-        """Why the last look does not tell everything; empty: it does."""
+        """Return why the last look does not tell everything; empty: it does."""
         if self.trouble:
             return self.trouble
         lines = missing(self.listing)
@@ -269,7 +269,7 @@ def _rendered_screen(
 
 
 def rows_that_fit(height: int, columns: int, lines: list[str]) -> int:
-    """How many rows fit beside these lines, the headings, and a word about the others."""
+    """Return how many rows fit beside these lines, the headings, and a word about the others."""
     word = "1000 more do not fit on this screen"
     wrapped = [wrap(line, columns, break_on_hyphens=False) or [""] for line in [*lines, word]]
     taken = sum(map(len, wrapped))
@@ -277,7 +277,7 @@ def rows_that_fit(height: int, columns: int, lines: list[str]) -> int:
 
 
 def heading(entries: Mapping[str, KeyInfo], interval: float, columns: int, trouble: str) -> str:
-    """The first line of the screen: what is shown on the left, when on the right.
+    """Return the first line of the screen: what is shown on the left, when on the right.
 
     On a narrow screen these are two lines.
     """

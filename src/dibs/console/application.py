@@ -102,7 +102,7 @@ class Console:
 
     @property
     def survey(self) -> Survey:
-        """What was read of the server."""
+        """Return what was read of the server."""
         return self._reader.survey
 
     # ---- ASGI
@@ -142,7 +142,7 @@ class Console:
         return [body]
 
     def respond(self, environ: Environ, path: str) -> tuple[int, list[tuple[str, str]], bytes]:
-        """Status, headers and body, for a view of Flask or Django in front of the console.
+        """Return status, headers and body, for a view of Flask or Django in front of the console.
 
         *path*: what follows the path of the view, "" for the page itself.
         """
@@ -263,7 +263,7 @@ class _Reader:
         return await _awaited_value(self.inspector.page(cursor=cursor, count=COUNT))
 
     async def find(self, row_id: str) -> str | None:
-        """The key with this id. None: it is not there, or not among the first ones."""
+        """Return the key with this id. None: it is not there, or not among the first ones."""
         key, cursor, looked = self.survey.find(row_id), "", 0
         while key is None and cursor is not None and looked < MOST_LOOKED:
             page = await self._read_page(cursor)
@@ -276,7 +276,7 @@ class _Reader:
 
 
 async def _awaited_value(answer: Any) -> Any:
-    """What *answer* is, or what it will be."""
+    """Return what *answer* is, or what it will be."""
     return await answer if inspect.isawaitable(answer) else answer
 
 
@@ -301,7 +301,7 @@ async def _stay_alive(receive: Receive, send: Send) -> None:
 
 
 def request_of_scope(scope: Scope) -> ConsoleRequest:
-    """What the console reads of an ASGI request."""
+    """Return what the console reads of an ASGI request."""
     root = scope.get("root_path", "").rstrip("/")
     path = _path_below(scope["path"], root, scope.get("app_root_path", ""))
     headers: dict[str, str] = {}
@@ -315,7 +315,7 @@ def request_of_scope(scope: Scope) -> ConsoleRequest:
 
 
 def _path_below(path: str, root: str, outer: str) -> str:
-    """*path* after the mount point of the console, which it contains wholly, partly, or not.
+    """Return *path* after the mount point of the console, which it contains wholly, partly, or not.
 
     A proxy may cut off its own prefix, *outer*; Starlette's `Mount` leaves its prefix in the path.
     """
@@ -326,7 +326,7 @@ def _path_below(path: str, root: str, outer: str) -> str:
 
 
 async def _received_body(receive: Receive) -> bytes:
-    """The body of a request, if it is no longer than is allowed."""
+    """Return the body of a request, if it is no longer than is allowed."""
     body, more = b"", True
     while more and len(body) <= LONGEST_BODY:
         message = await receive()
@@ -336,7 +336,7 @@ async def _received_body(receive: Receive) -> bytes:
 
 
 def request_of_environ(environ: Environ) -> ConsoleRequest:
-    """What the console reads of a WSGI request."""
+    """Return what the console reads of a WSGI request."""
     headers = {
         name[5:].replace("_", "-").lower(): value
         for name, value in environ.items()
@@ -359,7 +359,7 @@ def _path_text(path: str) -> str:
 
 
 def _read(environ: Environ) -> bytes:
-    """The body of a request, if it is no longer than is allowed."""
+    """Return the body of a request, if it is no longer than is allowed."""
     length = environ.get("CONTENT_LENGTH") or "0"
     size = int(length) if length.isascii() and length.isdigit() else 0
     return environ["wsgi.input"].read(size) if 0 < size <= LONGEST_BODY else b""

@@ -78,7 +78,7 @@ class ConsoleServer(ThreadingMixIn, WSGIServer):
 
 
 def served(dibs: Dibs, port: int, *, release: bool, keys: bool) -> ConsoleServer:
-    """A server that is bound and not yet serving. OSError: the port is taken."""
+    """Return a server that is bound and not yet serving. Raises OSError if the port is taken."""
     server = ConsoleServer((_ADDRESS, port), _QuietHandler)
     rules = Rules("host", "host" if release else None, "host" if keys else None)
     guarded = OneBrowser(Console(dibs, rules, does_work=False).wsgi, server.server_port)
@@ -151,7 +151,7 @@ def _plain_response(response: ConsoleResponse, start_response: StartResponse) ->
 
 class _QuietHandler(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: an address has a token in it."""
+        """Do nothing: an address has a token in it."""
 
 
 @contextlib.contextmanager

@@ -36,7 +36,10 @@ class Rules(NamedTuple):
 
 
 def checked_rules(allow: object, allow_release: object, allow_keys: object) -> Rules:
-    """The rules. UsageError: one is neither a function nor "host", or `allow` is missing."""
+    """Return the rules.
+
+    Raises UsageError if one is neither a function nor "host", or `allow` is missing.
+    """
     return Rules(
         _checked_rule("allow", allow),
         None if allow_release is None else _checked_rule("allow_release", allow_release),
@@ -149,17 +152,17 @@ class ConsoleResponse(NamedTuple):
 
 
 def sentence(status: int, text: str, *more: tuple[str, str]) -> ConsoleResponse:
-    """A plain text."""
+    """Return a plain text."""
     return ConsoleResponse(status, f"{text}\n".encode(), more=more)
 
 
 def json_response(status: int, value: Mapping[str, Any], *more: tuple[str, str]) -> ConsoleResponse:
-    """*value* as JSON."""
+    """Return *value* as JSON."""
     return ConsoleResponse(status, json_bytes(value), JSON, more)
 
 
 def json_bytes(value: Mapping[str, Any]) -> bytes:
-    """*value* as JSON, on one line."""
+    """Return *value* as JSON, on one line."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -173,7 +176,10 @@ FOREIGN = json_response(403, {"error": "This request came from another site."})
 
 
 def respond(request: ConsoleRequest, *, new_token: str) -> ConsoleResponse | None:
-    """The response to *request*; None: it needs data. *new_token*: for a browser without one."""
+    """Return the response to *request*; None: it needs data.
+
+    *new_token*: for a browser without one.
+    """
     path = request.path
     if path in (STATE, RELEASE, WHY):
         return _refused_request(request)
@@ -192,7 +198,10 @@ def respond(request: ConsoleRequest, *, new_token: str) -> ConsoleResponse | Non
 
 
 def _refused_request(request: ConsoleRequest) -> ConsoleResponse | None:
-    """Why the data is not for this request; None: it is, as far as the request itself tells."""
+    """Return why the data is not for this request.
+
+    None: it is, as far as the request itself tells.
+    """
     expected = ("POST",) if request.path == RELEASE else ("GET",)
     if request.method not in expected:
         return sentence(405, "This method is not allowed.", ("Allow", expected[0]))
@@ -202,7 +211,10 @@ def _refused_request(request: ConsoleRequest) -> ConsoleResponse | None:
 
 
 def _is_own(request: ConsoleRequest) -> bool:
-    """Whether a POST was sent by our own page: same origin, and it knows the browser's token."""
+    """Return whether a POST was sent by our own page.
+
+    Same origin, and it knows the browser's token.
+    """
     headers, cookie = request.headers, request.cookie
     given = headers.get(HEADER, "")
     if cookie is None or not hmac.compare_digest(given.encode(), cookie.encode()):
@@ -247,7 +259,7 @@ class Release(NamedTuple):
 
 
 def release_in(body: bytes) -> Release | None:
-    """What the body of a POST asks for; None: it makes no sense."""
+    """Return what the body of a POST asks for; None: it makes no sense."""
     try:
         value = json.loads(body)
         row_id, seen = value["id"], value["seen"]
@@ -260,7 +272,7 @@ def release_in(body: bytes) -> Release | None:
 
 
 def wanted_release(body: bytes, *, is_allowed: bool) -> Release | ConsoleResponse:
-    """What is to be released; or the refusal."""
+    """Return what is to be released; or the refusal."""
     release = release_in(body)
     if not is_allowed:
         return json_response(403, {"error": "You may not release."})
@@ -283,7 +295,7 @@ def released(outcome: str) -> ConsoleResponse:
 
 
 def explained(reason: Facts | None, *, keys: bool) -> ConsoleResponse:
-    """Why a key is as it is, as `dibs why` says it. *keys*: whole keys and notes."""
+    """Return why a key is as it is, as `dibs why` says it. *keys*: whole keys and notes."""
     if reason is None:
         return json_response(404, {"error": "It no longer exists."})
     if not keys:

@@ -66,7 +66,7 @@ MOST_CHANGES = 100
 
 
 def why_failed(error: Exception) -> str:
-    """What viewers read of a failure."""
+    """Return what viewers read of a failure."""
     return str(error) if isinstance(error, DibsError) else f"it failed ({type(error).__name__})"
 
 
@@ -84,7 +84,7 @@ class SurveyRow:
         self._searched_text: dict[bool, str] = {}
 
     def has(self, search: "Search") -> bool:
-        """Whether key or holder contain the text, or it is the whole of a shortened key."""
+        """Return whether key or holder contain the text, or it is the whole of a shortened key."""
         keys = search.keys
         searched = self._searched_text.get(keys)
         if searched is None:  # kept: else every viewer that searches would cost milliseconds
@@ -98,19 +98,19 @@ class SurveyRow:
         return float("inf") if remaining is None else self.read_at + remaining
 
     def began_at(self) -> float:
-        """When it was acquired, as far as that is known; inf: it is not."""
+        """Return when it was acquired, as far as that is known; inf: it is not."""
         age = self.entry.age
         return float("inf") if age is None else self.read_at - age
 
 
 def _searched_text(entry: KeyInfo, short: str, *, keys: bool) -> str:
-    """What a search looks through."""
+    """Return what a search looks through."""
     holders = [entry.holder, entry.loading, *[each.holder for each in entry.permits]]
     return "\n".join([entry.key if keys else short, *filter(None, holders)]).casefold()
 
 
 def id_of(key: str) -> str:
-    """Names a key to those who may not see it."""
+    """Return the names a key to those who may not see it."""
     return sha256(key.encode(errors="replace")).hexdigest()[:24]
 
 
@@ -154,7 +154,7 @@ class Rows:
                 self._worst[group, order] = key(self.sorted(group, order)[-1])
 
     def sorted(self, group: str, order: str) -> list[SurveyRow]:
-        """The first ones in this order."""
+        """Return the first ones in this order."""
         key, reverse = ORDERS[order]
         rows = self._kept.setdefault((group, order), [])
         rows.sort(key=key, reverse=reverse)  # quick where it is sorted already
@@ -246,19 +246,19 @@ class Sweep:
 
     @property
     def is_whole(self) -> bool:
-        """True: what was not found in it is not there."""
+        """Return True if what was not found in it is not there."""
         return self.ended is not None and not self.is_cut and not self.unreachable
 
     def has_all(self, group: str) -> bool:
-        """Whether it has a row for every key of a group."""
+        """Return whether it has a row for every key of a group."""
         return self.is_whole and self.counts[group] <= MOST_ROWS
 
     def kept(self, group: str) -> list[SurveyRow]:
-        """The rows of a group: the first ones to end."""
+        """Return the rows of a group: the first ones to end."""
         return self._rows.sorted(group, "ends first")
 
     def holdings(self) -> dict[tuple[str, str | None], _Holding]:
-        """What is held: by the id of its key, and for permits of each by its token hint."""
+        """Return what is held: by the id of its key, and for permits of each by its token hint."""
         found: dict[tuple[str, str | None], _Holding] = {}
         for row in self.kept(NOW):
             entry = row.entry
@@ -270,11 +270,11 @@ class Sweep:
         return found
 
     def rows(self, search: Search | None) -> Rows | None:
-        """All rows, or those with a text. None: it was not looked for."""
+        """Return all rows, or those with a text. None: it was not looked for."""
         return self._rows if search is None else self.found.get(search)
 
     def find(self, row_id: str) -> str | None:
-        """The key with this id, if it is among the rows."""
+        """Return the key with this id, if it is among the rows."""
         rows = (row for each in (self._rows, *self.found.values()) for row in each)
         return next((row.entry.key for row in rows if row.id == row_id), None)
 
@@ -291,7 +291,10 @@ class SurveyView(NamedTuple):
 
 
 def view_of(query: dict[str, str]) -> SurveyView:
-    """The view that a query string asks for; what makes no sense is as if it were not there."""
+    """Return the view that a query string asks for.
+
+    What makes no sense is as if it were not there.
+    """
     group, order = query.get("group", ""), query.get("order", "")
     number = query.get("page", "")
     return SurveyView(
@@ -336,18 +339,18 @@ class Survey:
         return current if current is not None and search in current.found else shown
 
     def is_due(self, now: float, pause: float) -> bool:
-        """Whether a sweep is under way, or the next one should begin."""
+        """Return whether a sweep is under way, or the next one should begin."""
         if self._is_old or self.current is not None or self.last is None or self.last.ended is None:
             return True
         took = self.last.ended - self.last.began
         return now - self.last.ended >= max(pause, took)
 
     def are_facts_due(self, now: float, pause: float) -> bool:
-        """Whether the server should be asked about itself."""
+        """Return whether the server should be asked about itself."""
         return self.facts_at is None or now - self.facts_at >= pause
 
     def next_cursor(self, now: float) -> str:
-        """Where to read; a new sweep begins if none is under way."""
+        """Return where to read; a new sweep begins if none is under way."""
         if self.current is None or self.cursor is None:
             self._wanted = {each: end for each, end in self._wanted.items() if end > now}
             self.current, self.cursor, self._is_old = Sweep(now, self._wanted), "", False
@@ -374,7 +377,7 @@ class Survey:
         return True
 
     def read_facts(self, facts: list[ServerInfo], took: float, now: float) -> None:
-        """What the server said about itself."""
+        """Keep what the server said about itself."""
         self.facts, self.facts_took, self.facts_at = facts, took, now
 
     def failed(self, why: str, now: float) -> None:
@@ -397,14 +400,14 @@ class Survey:
             self._wanted[search] = now + ROWS_WANTED_FOR
 
     def find(self, row_id: str) -> str | None:
-        """The key with this id, if it is among the rows of a sweep."""
+        """Return the key with this id, if it is among the rows of a sweep."""
         sweeps: Iterable[Sweep | None] = (self.current, self.last)
         keys = (sweep.find(row_id) for sweep in sweeps if sweep is not None)
         return next((key for key in keys if key is not None), None)
 
 
 def key_in(page: Page, row_id: str) -> str | None:
-    """The key of *page* with this id. None: it is not there."""
+    """Return the key of *page* with this id. None: it is not there."""
     return next((entry.key for entry in page.entries if id_of(entry.key) == row_id), None)
 
 
@@ -412,7 +415,7 @@ def key_in(page: Page, row_id: str) -> str | None:
 
 
 def search_of(view: SurveyView, *, keys: bool) -> Search | None:
-    """What a view looks for. None: it shows all."""
+    """Return what a view looks for. None: it shows all."""
     short = "" if keys else shorten(view.text)
     return Search(view.text.casefold(), keys, short) if view.text else None
 
@@ -424,7 +427,10 @@ Look = Callable[[str | None], Alive]
 def page_of(
     sweep: Sweep, view: SurveyView, now: float, look: Look, *, keys: bool, release: bool
 ) -> dict[str, Any]:
-    """The rows of a view. *keys*: whole keys and notes. *release*: what a release compares."""
+    """Return the rows of a view. *keys*: whole keys and notes.
+
+    *release*: what a release compares.
+    """
     look = _once_each(look)
     search = search_of(view, keys=keys)
     matches = sweep.rows(search)
@@ -484,7 +490,7 @@ def _row_facts(row: SurveyRow, now: float, *, keys: bool, release: bool) -> dict
         "age": None if entry.age is None else entry.age + since, "size": entry.size,
         "note": entry.note if keys else None, "fence": entry.fence, "count": entry.taken,
         "loading": entry.loading, "took": entry.took,
-        "ended": ended(entry.fires[0]) if entry.fires else None, "used": entry.used,
+        "ended": ended(entry.runs[0]) if entry.runs else None, "used": entry.used,
         "due": None if entry.due is None else entry.due - since,
         "of": entry.of if keys or entry.of is None else cut(shorten(entry.of)),
         "seen": entry.token_hint if release and entry.kind in RELEASED else None,
@@ -538,7 +544,10 @@ def state_of(
     at: Moment,
     look: Look,
 ) -> dict[str, Any]:
-    """Everything that the page shows. *figures*: of this process; None: it does no work itself."""
+    """Return everything that the page shows.
+
+    *figures*: of this process; None: it does no work itself.
+    """
     return {
         "at": at.wall,
         "target": process.target, "namespace": process.namespace,
@@ -556,7 +565,7 @@ class SharedStates:
         self._made: dict[tuple[SurveyView, Rights], tuple[float, bytes]] = {}
 
     def of(self, view: SurveyView, rights: Rights, cookie: str | None, now: float) -> bytes:
-        """The state of a view, with the token of this viewer if it may release."""
+        """Return the state of a view, with the token of this viewer if it may release."""
         token = json_bytes({"token": cookie if rights.release else None})
         return token[:-1] + b"," + self._shared_state(view, rights, now)[1:]
 
@@ -661,5 +670,5 @@ def _visible_key(key: str, rights: Rights) -> str:
 
 
 def finite(seconds: float | None) -> float | None:
-    """*seconds*; None: for ever, or not known."""
+    """Return *seconds*; None: for ever, or not known."""
     return None if seconds is None or math.isinf(seconds) else seconds

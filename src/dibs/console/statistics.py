@@ -104,7 +104,7 @@ class Statistics(Tally):
         super().__call__(event)
 
     def facts(self) -> dict[str, Any]:
-        """Everything that was counted, as JSON has it."""
+        """Return everything that was counted, as JSON has it."""
         with self._lock:
             self._add_up()
             templates = sorted(self._templates.values(), key=lambda each: each.name)
@@ -162,7 +162,10 @@ class Statistics(Tally):
 
 
 def statistics_of(dibs: Any) -> Statistics:
-    """The figures of *dibs*: of the `Statistics` among its listeners, or of one that is added."""
+    """Return the figures of *dibs*.
+
+    Of the `Statistics` among its listeners, or of one that is added.
+    """
     for listener in listeners_of(dibs):
         if isinstance(listener, Statistics):
             return listener

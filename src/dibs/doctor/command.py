@@ -57,7 +57,7 @@ _MOST_REPLICAS = 10
 
 
 def gather(url: str, *, namespace: str, budget: float) -> TargetFacts:
-    """The facts about a target.
+    """Return the facts about a target.
 
     UsageError: the URL or the namespace cannot be used. Nothing else is raised.
     """
@@ -101,7 +101,7 @@ def _examination_of(target: Target, namespace: str, budget: float) -> Examinatio
 def _started_target(
     target: Target,
 ) -> Generator[Address | Cluster | SentinelService | ConnectionFailure]:
-    """The target; an embedded server is started, or joined, for the length of the block."""
+    """Yield the target; an embedded server is started, or joined, for the length of the block."""
     if not isinstance(target, Embedded):
         yield target
         return
@@ -153,7 +153,10 @@ def _of_servers(
     workers: Workers,
     scanned: frozenset[str | None] = frozenset((None,)),
 ) -> TargetFacts:
-    """The facts of these servers; keys are looked at on those that are named in *scanned*."""
+    """Return the facts of these servers.
+
+    Keys are looked at on those that are named in *scanned*.
+    """
     servers = [(ServerGatherer(each, scope, name), each, name) for each, name in addresses]
     scanners = [KeyScanner(each, scope) for _, each, name in servers if name in scanned]
     for gatherer in (*[each for each, _, _ in servers], *scanners):
@@ -233,7 +236,7 @@ def _of_service(
 def _replicas_of(
     target: SentinelService, sentinels: list[SentinelGatherer]
 ) -> list[tuple[str, Address]]:
-    """The replicas that are up, by the first sentinel that knows any."""
+    """Return the replicas that are up, by the first sentinel that knows any."""
     listed = next((each.facts.replicas for each in sentinels if each.facts.replicas), ())
     replicas: list[tuple[str, Address]] = []
     for replica in [each for each in listed if each.is_up][:_MOST_REPLICAS]:

@@ -54,11 +54,11 @@ class Examination:
         return self.namespace + PROBE
 
     def server_url(self, address: str) -> str:
-        """The URL of a single server, with TLS if the target has it."""
+        """Return the URL of a single server, with TLS if the target has it."""
         return f"{'rediss' if self.tls else 'redis'}://{address}"
 
     def cluster_url(self, address: str) -> str:
-        """The URL of a cluster, with TLS if the target has it."""
+        """Return the URL of a cluster, with TLS if the target has it."""
         return f"redis+cluster://{address}{'?ssl=true' if self.tls else ''}"
 
 
@@ -108,16 +108,16 @@ class ServerFacts:
 
     @property
     def is_answering(self) -> bool:
-        """Whether commands were answered."""
+        """Return whether commands were answered."""
         return bool(self.commands)
 
     @property
     def is_sentinel(self) -> bool:
-        """Whether it watches other servers, and has no keys."""
+        """Return whether it watches other servers, and has no keys."""
         return "sentinel" in (self.info.get("redis_mode"), self.info.get("server_mode"))
 
     def text(self, name: str) -> str | None:
-        """A setting, by its name in the configuration; INFO has some of them, too.
+        """Return a setting, by its name in the configuration; INFO has some of them, too.
 
         KeyError: no server is asked for it, so a rule about it would never find anything.
         """
@@ -130,7 +130,7 @@ class ServerFacts:
         return self.info.get(name.replace("-", "_")) if value is None else value
 
     def number(self, name: str) -> int | None:
-        """A setting or a figure of INFO. None: it is not known."""
+        """Return a setting or a figure of INFO. None: it is not known."""
         text = self.text(name)
         return int(text) if text is not None and re.fullmatch(r"-?\d+", text) else None
 
@@ -178,7 +178,7 @@ class Replica:
 
     @property
     def is_up(self) -> bool:
-        """Whether it could be promoted."""
+        """Return whether it could be promoted."""
         return not self.flags & {"s_down", "o_down", "disconnected"} and self.link != "err"
 
 
@@ -198,7 +198,7 @@ class SentinelFacts:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it does not answer at all."""
+        """Return whether it does not answer at all."""
         return self.failure is not None and self.failure.code in UNREACHABLE
 
 
@@ -260,7 +260,7 @@ class Finding:
 
 
 def amount(size: int) -> str:
-    """A number of bytes, for people."""
+    """Return a number of bytes, for people."""
     value, unit = float(size), "B"
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if value < 1000 or unit == "TB":
@@ -270,5 +270,5 @@ def amount(size: int) -> str:
 
 
 def milliseconds_text(seconds: float) -> str:
-    """A duration, for people."""
+    """Return a duration, for people."""
     return f"{seconds * 1000:.2g} ms" if seconds < 0.0995 else f"{seconds * 1000:.0f} ms"

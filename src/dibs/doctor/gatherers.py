@@ -82,7 +82,7 @@ class ServerGatherer:
             self._note_failure(connection_failure(error, self._step))
 
     def ended(self) -> ServerFacts:
-        """The facts when the time is over."""
+        """Return the facts when the time is over."""
         if self.facts.failure is None and not self.facts.commands:
             return replace(self.facts, failure=overdue(self._step))
         return self.facts
@@ -211,7 +211,7 @@ def _engine_of(reply: Reply) -> Any:
 
 
 def _raise_if_locked_out(replies: list[Reply]) -> None:
-    """ConnectionError: no password was given, or the server can answer nothing now."""
+    """Raise ConnectionError if no password was given, or the server can answer nothing now."""
     first = replies[0]
     if not isinstance(first, ErrorReply):
         return
@@ -220,7 +220,7 @@ def _raise_if_locked_out(replies: list[Reply]) -> None:
 
 
 def clock_of(opened: Session) -> Clock | None:
-    """The local clock against the server's, by one question."""
+    """Return the local clock against the server's, by one question."""
     before = time()
     [reply] = opened.ask(("TIME",))
     after = time()
@@ -234,7 +234,7 @@ def clock_of(opened: Session) -> Clock | None:
 
 
 def _is_clustered(address: Address) -> bool:
-    """Whether a server that does not have the database of the URL is a node of a cluster."""
+    """Return whether a server that does not have the database of the URL is a node of a cluster."""
     first = Address(address.connection_class, {**address.options, "db": 0})
     with suppress(Exception), session(first, STEP_LIMIT) as opened:
         return lines(opened.ask(("INFO", "cluster"))[0]).get("cluster_enabled") == "1"
@@ -242,7 +242,7 @@ def _is_clustered(address: Address) -> bool:
 
 
 def looked_into(failure: ConnectionFailure, address: Address) -> ConnectionFailure:
-    """*failure*, or what another connection to the server tells about its reason."""
+    """Return *failure*, or what another connection to the server tells about its reason."""
     where, is_tls = host_and_port(address), "SSL" in address.connection_class.__name__
     if where is None:
         return failure
@@ -256,7 +256,10 @@ def looked_into(failure: ConnectionFailure, address: Address) -> ConnectionFailu
 
 
 def _names_on_certificate(address: Address) -> tuple[str, ...]:
-    """The first names that the certificate of a server is for; none, if it cannot be asked."""
+    """Return the first names that the certificate of a server is for.
+
+    None, if it cannot be asked.
+    """
     unchecked = {**address.options, "ssl_check_hostname": False}
     connection = Address(address.connection_class, unchecked).connection(0.3, RESP2.protocol)
     with suppress(Exception), connected_socket(connection) as connected:
@@ -270,7 +273,7 @@ def _names_on_certificate(address: Address) -> tuple[str, ...]:
 def _other_protocol(
     failure: ConnectionFailure, where: tuple[str, int], *, is_tls: bool
 ) -> ConnectionFailure:
-    """The failure if the other of plain and TLS would have worked; else *failure* itself."""
+    """Return the failure if the other of plain and TLS would have worked; else *failure* itself."""
     if is_tls and speaks_plain(where, 0.3):
         return ConnectionFailure("tls-plain", "the server answers a plain PING on this port")
     is_http = 'got "H" as reply' in failure.detail  # a web server answers plain text in plain text
@@ -305,7 +308,7 @@ class SeedGatherer:
 
     @property
     def failure(self) -> ConnectionFailure:
-        """Why it has not answered."""
+        """Return why it has not answered."""
         return self._failure or overdue(self._step)
 
     def _step_reached(self, step: OpeningStep) -> None:
@@ -313,7 +316,7 @@ class SeedGatherer:
 
 
 def unusable(slots: Reply) -> ConnectionFailure | None:
-    """Why dibs cannot use this node. None: it can."""
+    """Return why dibs cannot use this node. None: it can."""
     if not isinstance(slots, ErrorReply):
         return None
     if "cluster support disabled" in str(slots):
@@ -322,7 +325,7 @@ def unusable(slots: Reply) -> ConnectionFailure | None:
 
 
 def read_cluster(info: Reply, nodes: Reply, slots: Reply, host: str) -> ClusterFacts:
-    """What a node says. CLUSTER NODES knows more than CLUSTER SLOTS, if it is allowed."""
+    """Return what a node says. CLUSTER NODES knows more than CLUSTER SLOTS, if it is allowed."""
     by_slots = list(_nodes_of_slots(slots, host))
     known = [
         each for line in text(nodes).splitlines() if (each := _node_of_line(line, host)) is not None
@@ -389,7 +392,7 @@ class SentinelGatherer:
         self.is_done = True
 
     def ended(self) -> SentinelFacts:
-        """The facts when the time is over."""
+        """Return the facts when the time is over."""
         if self.is_done or self.facts.state:
             return self.facts
         return replace(self.facts, failure=overdue(self._step))
@@ -455,7 +458,7 @@ class ClockGatherer:
 
 
 def primary_of(sentinels: list[SentinelFacts]) -> tuple[str, int] | None:
-    """Where the primary is, by the newest configuration that a sentinel knows."""
+    """Return where the primary is, by the newest configuration that a sentinel knows."""
     known = [each.state for each in sentinels if each.state.get("port", "").isdigit()]
     if not known:
         return None
@@ -479,7 +482,7 @@ _COMPANIONS = (
 
 
 def namespace_in(key: bytes) -> bytes | None:
-    """The namespace of a companion key of dibs. None: it is another key."""
+    """Return the namespace of a companion key of dibs. None: it is another key."""
     companion = next((match for each in _COMPANIONS if (match := each.match(key))), None)
     return None if companion is None else companion.group(1)
 
@@ -498,7 +501,7 @@ class KeyScanner:
 
     @property
     def facts(self) -> KeyFacts:
-        """What has been seen so far."""
+        """Return what has been seen so far."""
         foreign = {name: count for name, count in [*self._types.items()] if name not in _OURS}
         names = [each.decode(errors="replace") for each in [*self._namespaces]]
         return KeyFacts(self._seen, self._total, self._under, foreign, frozenset(names))

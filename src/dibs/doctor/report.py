@@ -35,7 +35,7 @@ OF_SERVER: tuple[OfServer, ...] = REPLICATION_RULES
 
 
 def findings(facts: TargetFacts) -> list[Finding]:
-    """What is wrong, the worst first. The same on several servers is one finding."""
+    """Return what is wrong, the worst first. The same on several servers is one finding."""
     listed = [finding for rule in OF_TARGET for finding in rule(facts)]
     for server in facts.servers:
         if server.is_answering and not server.is_sentinel:
@@ -81,11 +81,11 @@ class ReportStyle:
         self._colours = colours
 
     def paint(self, text: str, code: str) -> str:
-        """The text in a colour, or bold ("1")."""
+        """Return the text in a colour, or bold ("1")."""
         return f"\x1b[{code}m{text}\x1b[0m" if self._colours else text
 
     def wrapped(self, text: str, first: str, rest: str) -> str:
-        """The text in lines; *first* is in front of the first one, *rest* of the others."""
+        """Return the text in lines; *first* is in front of the first one, *rest* of the others."""
         return textwrap.fill(
             printable(text.replace("\n", " ")),
             self.width,
@@ -100,7 +100,7 @@ class ReportStyle:
 
 
 def as_text(facts: TargetFacts, results: list[Finding], style: ReportStyle) -> str:
-    """The whole report, without a newline at its end."""
+    """Return the whole report, without a newline at its end."""
     blocks = ["\n".join(_head_lines(facts, style))]
     blocks += ["\n".join(_finding_lines(each, style)) for each in results]
     unknown = list(_unknown_lines(facts))
@@ -130,7 +130,7 @@ def _target_location(facts: TargetFacts) -> str:
 
 
 def facts_summary(facts: TargetFacts) -> dict[str, str]:
-    """What is good to know in any case, a line each."""
+    """Return what is good to know in any case, a line each."""
     rows: dict[str, str] = {}
     if facts.sentinels:
         answering = sum(each.failure is None for each in facts.sentinels)
@@ -250,7 +250,7 @@ def _summary_lines(facts: TargetFacts, results: list[Finding], style: ReportStyl
 
 
 def report_json(facts: TargetFacts, results: list[Finding]) -> str:
-    """The report for programs: one object, on one line."""
+    """Return the report for programs: one object, on one line."""
     report: dict[str, Any] = {
         "target": facts.asked.address,
         "namespace": facts.asked.namespace,

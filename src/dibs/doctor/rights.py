@@ -102,7 +102,7 @@ def ends_connections(server: ServerFacts) -> bool:
 
 
 def tries(probe: str, names: tuple[str, ...] = TRIED_COMMANDS) -> bytes:
-    """The requests that try these commands on the key *probe*, in one write."""
+    """Return the requests that try these commands on the key *probe*, in one write."""
     parts = [[probe if word == "?" else word for word in _TRIES[name]] for name in names]
     return b"".join([pack(*words) for words in parts])
 
@@ -111,7 +111,7 @@ _ALLOWED = ("MOVED", "ASK", "CROSSSLOT", "NOSCRIPT", "WRONGTYPE")
 
 
 def verdict(reply: Reply) -> CommandRight | None:
-    """What the reply to a try says about its command. None: the server could not say."""
+    """Return what the reply to a try says about its command. None: the server could not say."""
     if not isinstance(reply, ErrorReply) or reply.code in _ALLOWED:
         return "allowed"
     text = str(reply)
@@ -123,14 +123,14 @@ def verdict(reply: Reply) -> CommandRight | None:
 
 
 def about_keys(reply: Reply) -> bool:
-    """True: the user may run the command, but not on this key."""
+    """Return True if the user may run the command, but not on this key."""
     if not isinstance(reply, ErrorReply) or reply.code != "NOPERM":
         return False
     return " key" in str(reply) and " run " not in str(reply)
 
 
 def engine_in_use(known: Engine, commands: Mapping[str, CommandRight]) -> Engine:
-    """What dibs uses on a server that says it is *known*, of what this user may run."""
+    """Return what dibs uses on a server that says it is *known*, of what this user may run."""
     native = known.compare_delete
     refused = native != "LUA" and commands.get(native.lower()) not in (None, "allowed")
     tracking = commands.get("client|tracking") in (None, "allowed")
@@ -145,7 +145,7 @@ class Lack(NamedTuple):
 
 
 def lacks(server: ServerFacts) -> list[Lack]:
-    """The verbs that do not work on this server for this user."""
+    """Return the verbs that do not work on this server for this user."""
     lacking = [Lack(verb.name, _lacking_commands(verb, server)) for verb in VERBS]
     return [each for each in lacking if each.commands]
 
@@ -157,7 +157,7 @@ def _lacking_commands(verb: VerbRights, server: ServerFacts) -> tuple[str, ...]:
 
 
 def reduced(server: ServerFacts) -> dict[str, str]:
-    """Commands that cost something, and are needed by no verb that works without them."""
+    """Return commands that cost something, and are needed by no verb that works without them."""
     needed = {name for lack in lacks(server) for name in lack.commands}
     return {
         name: cost

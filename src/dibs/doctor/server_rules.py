@@ -76,7 +76,7 @@ def no_tracking(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
 
 
 def proxy(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
-    """Something between us and the server that knows few commands."""
+    """Yield something between us and the server that knows few commands."""
     if server.plain:
         yield Finding(
             "proxy",
@@ -92,7 +92,10 @@ def proxy(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
 
 
 def eviction(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
-    """A policy that drops keys when memory is short. Leases have a ttl: volatile-* drops them."""
+    """Yield a policy that drops keys when memory is short.
+
+    Leases have a ttl: volatile-* drops them.
+    """
     policy, limit = server.text("maxmemory-policy"), server.number("maxmemory")
     if policy is None or policy == "noeviction":
         return
@@ -131,7 +134,7 @@ def memory(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
 
 
 def quota(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
-    """A managed service that still reads, and refuses to write or to run scripts."""
+    """Yield a managed service that still reads, and refuses to write or to run scripts."""
     if server.refusal == "quota":
         yield Finding(
             "quota",
@@ -143,7 +146,7 @@ def quota(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
 
 
 def persistence(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
-    """What a restart of the server forgets."""
+    """Yield what a restart of the server forgets."""
     if server.info.get("aof_enabled") == "1" or server.info.get("role") == "slave":
         return
     if "aof_enabled" not in server.info or scope.kind == "embedded":
@@ -162,7 +165,7 @@ def persistence(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
 
 
 def failing_persistence(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
-    """A server that cannot write its data refuses writes."""
+    """Yield a server that cannot write its data refuses writes."""
     states = [server.info.get(name) for name in ("rdb_last_bgsave_status", "aof_last_write_status")]
     refuses = server.refusal == "misconf"
     if not refuses and "err" not in states:
@@ -178,7 +181,7 @@ def failing_persistence(server: ServerFacts, scope: Examination) -> Iterator[Fin
 
 
 def clock(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
-    """The local clock against the server's. Leases do not depend on it; schedules do."""
+    """Yield the local clock against the server's. Leases do not depend on it; schedules do."""
     reading = server.clock
     if reading is None or abs(reading.ahead) <= 1 + reading.error:
         return
@@ -219,7 +222,7 @@ def latency(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
 
 
 def percentile(values: tuple[float, ...], part: float) -> float:
-    """The value that *part* of them do not exceed."""
+    """Return the value that *part* of them do not exceed."""
     ordered = sorted(values)
     return ordered[min(ceil(part * len(ordered)), len(ordered)) - 1]
 
@@ -228,7 +231,7 @@ _SMALL_TABLE, _USUAL_TABLE = 10_000, 1_000_000
 
 
 def tracking_table(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
-    """A server that tracks fewer keys than are waited for, or kept in memory."""
+    """Yield a server that tracks fewer keys than are waited for, or kept in memory."""
     limit, used = server.number("tracking-table-max-keys"), server.number("tracking_total_keys")
     if not limit or (limit >= _SMALL_TABLE and (used or 0) < 0.9 * limit):
         return
@@ -261,7 +264,7 @@ def clients(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
 
 
 def idle_timeout(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
-    """The server closes connections that are idle."""
+    """Yield the server closes connections that are idle."""
     limit = server.number("timeout")
     if limit:
         yield Finding(
@@ -321,7 +324,7 @@ def without_namespace(facts: TargetFacts) -> Iterator[Finding]:
 
 
 def prefixes(facts: TargetFacts) -> Iterator[Finding]:
-    """A namespace that begins with another one."""
+    """Yield a namespace that begins with another one."""
     mine = facts.asked.namespace
     if facts.keys is None or not mine:
         return
@@ -340,7 +343,7 @@ def prefixes(facts: TargetFacts) -> Iterator[Finding]:
 
 
 def foreign_types(facts: TargetFacts) -> Iterator[Finding]:
-    """Keys of other types under the namespace."""
+    """Yield the keys of other types under the namespace."""
     keys = facts.keys
     if keys is None or not keys.foreign:
         return
@@ -362,7 +365,7 @@ _ALLOW = "Allow the commands; in a managed service, that is a setting of the use
 
 
 def denied_commands(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
-    """Verbs that do not work because an ACL forbids a command."""
+    """Yield verbs that do not work because an ACL forbids a command."""
     lacking = _lacks_of_verdict(lacks(server), server.commands, "denied")
     if lacking:
         names = sorted({name for lack in lacking for name in lack.commands})
@@ -378,7 +381,7 @@ def denied_commands(server: ServerFacts, scope: Examination) -> Iterator[Finding
 
 
 def missing_commands(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
-    """Verbs that do not work because the server, or a proxy before it, lacks a command."""
+    """Yield verbs that do not work because the server, or a proxy before it, lacks a command."""
     lacking = _lacks_of_verdict(lacks(server), server.commands, "missing")
     if lacking:
         yield Finding(
@@ -408,7 +411,7 @@ def optional_commands(server: ServerFacts, scope: Examination) -> Iterator[Findi
 
 
 def late_copies(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
-    """The server, or a proxy before it, cannot end a connection."""
+    """Yield the server, or a proxy before it, cannot end a connection."""
     if "missing" in (server.commands.get("client|kill"), server.commands.get("client|info")):
         yield Finding(
             "late-copies",
@@ -438,7 +441,7 @@ def denied_keys(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
 
 
 def _quoted_word(word: str) -> str:
-    """A word as redis-cli and valkey-cli read it."""
+    """Return a word as redis-cli and valkey-cli read it."""
     if re.fullmatch(r"[!-~]+", word) and not set(word) & set("\"'\\"):
         return word
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -447,7 +450,7 @@ def _quoted_word(word: str) -> str:
 def _lacks_of_verdict(
     lacks: list[Lack], commands: Mapping[str, CommandRight], verdict: CommandRight
 ) -> list[Lack]:
-    """*lacks*, with only the commands of *verdict*."""
+    """Return *lacks*, with only the commands of *verdict*."""
     some = [
         Lack(verb, tuple(name for name in names if commands[name] == verdict))
         for verb, names in lacks

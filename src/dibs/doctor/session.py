@@ -66,12 +66,12 @@ _IN_TIME: dict[OpeningStep, ConnectionFailure] = {
 
 
 def overdue(step: OpeningStep) -> ConnectionFailure:
-    """The failure of a step that has not come to an end."""
+    """Return the failure of a step that has not come to an end."""
     return _IN_TIME[step]
 
 
 def connection_failure(error: BaseException, step: OpeningStep) -> ConnectionFailure:
-    """What *error*, in this step of opening a connection, means."""
+    """Return what *error*, in this step of opening a connection, means."""
     chain = list(_error_chain(error))
     failure = _of_tls(chain) or _of_login(chain) or _of_database(chain)
     return failure or _of_network(error, chain, step) or _of_rest(error, step)
@@ -119,7 +119,7 @@ def _error_text(error: BaseException) -> str:
 
 
 def _error_chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and those that it was raised from."""
+    """Yield the error and those that it was raised from."""
     seen: list[BaseException] = []
     each: BaseException | None = error
     while each is not None and each not in seen:
@@ -165,7 +165,7 @@ def _of_login(chain: list[BaseException]) -> ConnectionFailure | None:
 
 
 def says_no_password(message: str) -> bool:
-    """Whether a server answers to a password, in small letters, that it has none."""
+    """Return whether a server answers to a password, in small letters, that it has none."""
     return "without any password configured" in message or "no password is set" in message
 
 
@@ -187,7 +187,7 @@ def _unverified_context() -> ssl.SSLContext:
 
 
 def answers_tls(address: tuple[str, int], limit: float) -> bool:
-    """Whether a server that closes plain connections answers a TLS handshake."""
+    """Return whether a server that closes plain connections answers a TLS handshake."""
     try:
         with socket.create_connection(address, limit) as sock:
             _unverified_context().wrap_socket(sock, server_hostname=address[0]).close()
@@ -202,7 +202,7 @@ _HANDSHAKE = 0x16  # the type of a TLS record; that of an alert is another one
 
 
 def wants_certificate(address: tuple[str, int], limit: float) -> bool:
-    """Whether a server that ended the handshake with an alert misses a certificate of ours.
+    """Return whether a server that ended the handshake with an alert misses a certificate of ours.
 
     Without a cipher in common it refuses our first message; without a certificate, a later one.
     With the ciphers that are usual here: if the handshake succeeds, those of the URL do not fit.
@@ -221,7 +221,7 @@ def wants_certificate(address: tuple[str, int], limit: float) -> bool:
 
 
 def _is_done(handshake: ssl.SSLObject) -> bool:
-    """False: it needs what the other side says. SSLError: that has refused it."""
+    """Return False if it needs what the other side says. Raises SSLError if that has refused it."""
     try:
         handshake.do_handshake()
     except ssl.SSLWantReadError:
@@ -230,7 +230,7 @@ def _is_done(handshake: ssl.SSLObject) -> bool:
 
 
 def speaks_plain(address: tuple[str, int], limit: float) -> bool:
-    """Whether a server on which the TLS handshake fails answers a plain PING."""
+    """Return whether a server on which the TLS handshake fails answers a plain PING."""
     try:
         with socket.create_connection(address, limit) as sock:
             sock.settimeout(limit)
@@ -251,11 +251,11 @@ class Session:
         self.dialect = dialect
 
     def ask(self, *commands: CommandWords) -> list[Reply]:
-        """The replies to these commands, sent in one write. An error of one is its reply."""
+        """Return the replies to these commands, sent in one write. An error of one is its reply."""
         return self.send(b"".join([pack(*words) for words in commands]), len(commands))
 
     def send(self, payload: bytes, replies: int) -> list[Reply]:
-        """The replies to commands that are packed already."""
+        """Return the replies to commands that are packed already."""
         reply = self._connection.exchange(Request(payload, replies, b""))
         return reply if replies > 1 else [reply]
 
@@ -295,7 +295,7 @@ def _try_tcp(address: Address, limit: float, reached: Callable[[OpeningStep], ob
 
 
 def host_and_port(address: Address) -> tuple[str, int] | None:
-    """Where a server listens. None: on a Unix socket."""
+    """Return where a server listens. None: on a Unix socket."""
     options = address.options
     if options.get("path"):
         return None
@@ -335,14 +335,14 @@ def _opened_session(address: Address, dialect: Dialect, limit: float) -> Session
 
 
 def text(reply: Reply) -> str:
-    """A reply as text; an error as "", because it was not answered."""
+    """Return a reply as text; an error as "", because it was not answered."""
     if isinstance(reply, bytes):
         return reply.decode(errors="replace")
     return "" if reply is None or isinstance(reply, ErrorReply) else str(reply)
 
 
 def pairs(reply: Reply) -> dict[str, str]:
-    """A map of RESP3, or the flat list that it is in RESP2."""
+    """Return a map of RESP3, or the flat list that it is in RESP2."""
     if isinstance(reply, dict):
         return {text(name): text(value) for name, value in reply.items()}
     flat = [text(each) for each in reply] if isinstance(reply, list) else []
@@ -350,13 +350,13 @@ def pairs(reply: Reply) -> dict[str, str]:
 
 
 def lines(reply: Reply) -> dict[str, str]:
-    """The `name:value` lines of INFO and CLUSTER INFO."""
+    """Return the `name:value` lines of INFO and CLUSTER INFO."""
     pairs = [line.partition(":") for line in text(reply).splitlines() if ":" in line]
     return {name: value.strip() for name, _, value in pairs}
 
 
 def refusal_text(reply: Reply, command: str) -> str | None:
-    """Why *command* was not answered. None: it was."""
+    """Return why *command* was not answered. None: it was."""
     if not isinstance(reply, ErrorReply):
         return None
     if reply.code == "NOPERM":

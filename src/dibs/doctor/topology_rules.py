@@ -21,7 +21,7 @@ _FAILOVER = "There would be no failover: the outage lasts until the primary is b
 
 
 def cluster_target(facts: TargetFacts) -> Iterator[Finding]:
-    """A node of a cluster, used as if it were a single server."""
+    """Yield a node of a cluster, used as if it were a single server."""
     for server in facts.servers:
         if facts.asked.kind == "server" and server.info.get("cluster_enabled") == "1":
             yield Finding(
@@ -49,7 +49,7 @@ def cluster_state(facts: TargetFacts) -> Iterator[Finding]:
 
 
 def cluster_slots(facts: TargetFacts) -> Iterator[Finding]:
-    """Slots without a node."""
+    """Yield slots without a node."""
     cluster = facts.cluster
     if cluster is None or cluster.covered is None or cluster.covered >= SLOTS:
         return
@@ -93,7 +93,7 @@ def _lost_node(node: ClusterNode, failure: ConnectionFailure | None) -> str:
 
 
 def sentinel_target(facts: TargetFacts) -> Iterator[Finding]:
-    """A sentinel, used as if it were the server that it watches."""
+    """Yield a sentinel, used as if it were the server that it watches."""
     for server in facts.servers:
         if server.is_sentinel:
             name = _FIRST_SERVICE.search(server.info.get("master0", ""))
@@ -112,7 +112,7 @@ _FIRST_SERVICE = re.compile(r"name=([^,]+)")
 
 
 def lost_sentinels(facts: TargetFacts) -> Iterator[Finding]:
-    """Sentinels of the URL that do not answer."""
+    """Yield the sentinels of the URL that do not answer."""
     lost = [each for each in facts.sentinels if each.is_lost]
     if lost:
         yield Finding(
@@ -127,7 +127,7 @@ def lost_sentinels(facts: TargetFacts) -> Iterator[Finding]:
 
 
 def refusing_sentinels(facts: TargetFacts) -> Iterator[Finding]:
-    """Servers of the URL that answer, but not as sentinels, or not to us."""
+    """Yield the servers of the URL that answer, but not as sentinels, or not to us."""
     failed = [each for each in facts.sentinels if each.failure is not None]
     refusing = [each for each in failed if not each.is_lost]
     if refusing:
@@ -149,7 +149,7 @@ def _failure_reason(sentinel: SentinelFacts) -> str:
 
 
 def unknown_service(facts: TargetFacts) -> Iterator[Finding]:
-    """Sentinels that do not know the service of the URL."""
+    """Yield the sentinels that do not know the service of the URL."""
     answering = [each for each in facts.sentinels if each.failure is None]
     without = [each for each in answering if not each.state]
     if not without:
@@ -191,7 +191,7 @@ def few_sentinels(facts: TargetFacts) -> Iterator[Finding]:
 
 
 def no_quorum(facts: TargetFacts) -> Iterator[Finding]:
-    """Sentinels that say that they could not begin a failover."""
+    """Yield the sentinels that say that they could not begin a failover."""
     reasons = sorted({each.quorum for each in _answering_sentinels(facts) if each.quorum})
     if not reasons:
         return
@@ -216,7 +216,7 @@ _START_SENTINELS = (
 
 
 def primary_down(facts: TargetFacts) -> Iterator[Finding]:
-    """The sentinels hold the primary to be down."""
+    """Yield the sentinels hold the primary to be down."""
     for state in [each.state for each in _answering_sentinels(facts)]:
         if "_down" in state.get("flags", ""):
             yield Finding(
@@ -230,7 +230,7 @@ def primary_down(facts: TargetFacts) -> Iterator[Finding]:
 
 
 def no_replica(facts: TargetFacts) -> Iterator[Finding]:
-    """A service without a replica that could be promoted, or with some that are dead."""
+    """Yield a service without a replica that could be promoted, or with some that are dead."""
     counts = [int(each.state.get("num-slaves") or 0) for each in _answering_sentinels(facts)]
     if not counts:
         return
@@ -273,7 +273,7 @@ _MOST_APART = 1.0
 
 
 def replica_clocks(facts: TargetFacts) -> Iterator[Finding]:
-    """A replica whose clock is not that of the primary: it is the clock after a failover."""
+    """Yield a replica whose clock is not that of the primary: it is the clock after a failover."""
     primary = next((each.clock for each in facts.servers if each.clock is not None), None)
     if primary is None:
         return
@@ -317,12 +317,15 @@ class ReplicaLink(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """Whether it has nearly all that its primary has."""
+        """Return whether it has nearly all that its primary has."""
         return self.state == "online" and self.lag <= _LAG and self.behind <= _BEHIND
 
 
 def replicas_of(server: ServerFacts) -> list[ReplicaLink]:
-    """The replicas in `INFO replication`: `slave0:ip=…,port=…,state=online,offset=…,lag=1`."""
+    """Return the replicas in `INFO replication`.
+
+    `slave0:ip=…,port=…,state=online,offset=…,lag=1`.
+    """
     end = server.number("master_repl_offset") or 0
     lines = [value for name, value in server.info.items() if re.fullmatch(r"slave\d+", name)]
     return [_replica_link(dict(re.findall(r"(\w+)=([^,]*)", line)), end) for line in lines]
@@ -354,7 +357,7 @@ def replica_target(server: ServerFacts, scope: Examination) -> Iterator[Finding]
 
 
 def lagging(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
-    """Replicas that lack what their primary has."""
+    """Yield the replicas that lack what their primary has."""
     late = [each for each in replicas_of(server) if not each.is_good]
     if late:
         yield Finding(
@@ -391,7 +394,7 @@ def too_few(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
 
 
 def unconfirmed(server: ServerFacts, scope: Examination) -> Iterator[Finding]:
-    """A primary that continues alone when it is cut off from its replicas."""
+    """Yield a primary that continues alone when it is cut off from its replicas."""
     replicas = replicas_of(server)
     if not replicas or server.number("min-replicas-to-write") != 0:
         return
@@ -596,7 +599,10 @@ CASES: dict[str, _Case] = {
 
 
 def failed_servers(facts: TargetFacts) -> Iterator[Finding]:
-    """Servers that could not be asked. In a cluster, another rule tells which nodes are lost."""
+    """Yield the servers that could not be asked.
+
+    In a cluster, another rule tells which nodes are lost.
+    """
     failed = [each for each in facts.servers if each.failure and facts.cluster is None]
     for code in dict.fromkeys(each.failure.code for each in failed if each.failure):
         alike = [each for each in failed if each.failure and each.failure.code == code]
@@ -607,7 +613,7 @@ def failed_servers(facts: TargetFacts) -> Iterator[Finding]:
 
 
 def of_failure(failure: ConnectionFailure, server: ServerFacts, scope: Examination) -> Finding:
-    """The finding for a failure of *server*."""
+    """Return the finding for a failure of *server*."""
     case = CASES.get(failure.code, CASES["closed"])
     fill = _filled_by(server, scope, failure.names)
     detail = failure.detail.strip().rstrip(".")
@@ -637,7 +643,7 @@ def _filled_by(
 
 
 def _urls_for(address: str, scope: Examination) -> dict[str, str]:
-    """What a fix writes in place of the URL that was asked."""
+    """Return what a fix writes in place of the URL that was asked."""
     urls = {
         "{server}": scope.server_url(address), "{cluster}": scope.cluster_url(address),
         "{scheme}": "rediss" if scope.tls else "redis", "{place}": address,

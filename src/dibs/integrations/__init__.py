@@ -6,7 +6,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def needs(extra: str) -> Generator[None, None, None]:
-    """Import the library of an *extra* in the block. ModuleNotFoundError: what to install."""
+    """Import the library of an *extra* in the block.
+
+    Raises ModuleNotFoundError if what to install.
+    """
     try:
         yield
     except ModuleNotFoundError as error:

@@ -41,7 +41,7 @@ class OwnedClaim:
 
     @property
     def is_kept(self) -> bool:
-        """True: the response will be stored, also if its client leaves."""
+        """Return True if the response will be stored, also if its client leaves."""
         is_stored = self.policy.record_limit is not None and self.policy.on_disconnect == "finish"
         return is_stored and self.recording.is_storable and self._claim.is_open
 
@@ -188,9 +188,9 @@ class _AsyncStream:
 
     def close(self) -> None:
         """The response is closed, in some thread: its client has left, or has all."""
-        self._loop.call_soon_threadsafe(self._leave)
+        self._loop.call_soon_threadsafe(self._leave_stream)
 
-    def _leave(self) -> None:
+    def _leave_stream(self) -> None:
         self._is_left = True
         if self._reading is None:
             self._read()

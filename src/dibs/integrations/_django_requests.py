@@ -43,37 +43,41 @@ def plain_request(request: Any) -> Any:
 
 
 def marks_of(request: Any) -> Any:
-    """What all guards of a request see: the scope of ASGI, or the environment of WSGI."""
+    """Return what all guards of a request see: the scope of ASGI, or the environment of WSGI."""
     plain = plain_request(request)
     return getattr(plain, "scope", plain.META)
 
 
 def is_unguarded(policy: Policy, request: Any) -> bool:
-    """True: the policy guards requests with a key only, and this one has none."""
+    """Return True if the policy guards requests with a key only, and this one has none."""
     return policy.key == "only" and policy.header not in request.headers
 
 
 def submission_for(
     policy: Policy, name: str, request: Any, user: "SaidUser"
 ) -> Submission | InvalidRequest:
-    """What *request* submits, or what is wrong with it."""
-    options = _options()
+    """Return what *request* submits, or what is wrong with it."""
+    options = _guard_options()
     facts = _facts_or_error(policy, name, request, user, options)
-    return facts if isinstance(facts, InvalidRequest) else _decided(policy, facts, options)
+    return (
+        facts if isinstance(facts, InvalidRequest) else _decided_submission(policy, facts, options)
+    )
 
 
 async def asubmission_for(
     policy: Policy, name: str, request: Any, user: "SaidUser"
 ) -> Submission | InvalidRequest:
     """As `submission_for`, beside the event loop if the body takes long to parse."""
-    options = _options()
+    options = _guard_options()
     facts = _facts_or_error(policy, name, request, user, options)
     if isinstance(facts, RequestFacts) and facts.is_long_to_parse:
-        return await asyncio.to_thread(_decided, policy, facts, options)
-    return facts if isinstance(facts, InvalidRequest) else _decided(policy, facts, options)
+        return await asyncio.to_thread(_decided_submission, policy, facts, options)
+    return (
+        facts if isinstance(facts, InvalidRequest) else _decided_submission(policy, facts, options)
+    )
 
 
-def _decided(
+def _decided_submission(
     policy: Policy, facts: RequestFacts, options: GuardOptions[Any]
 ) -> Submission | InvalidRequest:
     text = facts.headers.get(policy.header.lower())
@@ -87,14 +91,14 @@ def _facts_or_error(
     policy: Policy, name: str, request: Any, user: "SaidUser", options: GuardOptions[Any]
 ) -> RequestFacts | InvalidRequest:
     headers = read_headers(request.headers.items())
-    body = _body(request, headers, policy.body_limit)
+    body = _request_body(request, headers, policy.body_limit)
     if isinstance(body, InvalidRequest):
         return body
-    facts = _facts(policy, request, name, options)
+    facts = _request_facts(policy, request, name, options)
     return facts._replace(headers=headers, **user._asdict(), **body._asdict())
 
 
-def _options() -> GuardOptions[Callable[[Any], Any]]:
+def _guard_options() -> GuardOptions[Callable[[Any], Any]]:
     user = getattr(settings, "DIBS_USER", None)
     return GuardOptions(
         user=imported(user) if user else None,
@@ -108,13 +112,15 @@ def _options() -> GuardOptions[Callable[[Any], Any]]:
 
 @functools.cache
 def imported(path: str) -> Callable[..., Any]:
-    """The function that a setting names by its dotted path."""
+    """Return the function that a setting names by its dotted path."""
     return import_string(path)
 
 
-def _facts(policy: Policy, request: Any, name: str, options: GuardOptions[Any]) -> RequestFacts:
-    """All facts but the body, the headers, and the user."""
-    match = _matched(request)
+def _request_facts(
+    policy: Policy, request: Any, name: str, options: GuardOptions[Any]
+) -> RequestFacts:
+    """Return all facts but the body, the headers, and the user."""
+    match = _matched_route(request)
     fields = {} if match is None else _fields_of(match)
     named = policy.path_fields(str(request.method), request.path_info, request.path)
     return RequestFacts(
@@ -130,8 +136,11 @@ def _facts(policy: Policy, request: Any, name: str, options: GuardOptions[Any]) 
     )
 
 
-def _matched(request: Any) -> Any:
-    """What the router has matched, or will match: a middleware runs before it. None: nothing."""
+def _matched_route(request: Any) -> Any:
+    """Return what the router has matched, or will match: a middleware runs before it.
+
+    None: nothing.
+    """
     if request.resolver_match is not None:
         return request.resolver_match
     try:
@@ -157,17 +166,17 @@ class _Body(NamedTuple):
     long: LongBody | None = None
 
 
-def _body(request: Any, headers: dict[str, str], limit: int) -> _Body | InvalidRequest:
-    """The body, or the fields and files of a form; or what is wrong with it."""
+def _request_body(request: Any, headers: dict[str, str], limit: int) -> _Body | InvalidRequest:
+    """Return the body, or the fields and files of a form; or what is wrong with it."""
     length = declared_length(headers) or 0
     if length > limit:
         drain(plain_request(request).read, 2 * limit)
         return too_large(limit)
     plain = plain_request(request)
     if _is_streamed(plain, length):
-        return _spooled(plain, headers, limit)
-    body = _read(request, length)
-    size = len(body.body) if body.fields is None else _counted(plain)
+        return _spooled_body(plain, headers, limit)
+    body = _read_body(request, length)
+    size = len(body.body) if body.fields is None else _counted_bytes(plain)
     if size is not None and size < length and hasattr(plain, "environ"):
         return INCOMPLETE  # under ASGI, Django itself notices that the client has left
     return too_large(limit) if size is not None and size > limit else body
@@ -177,13 +186,13 @@ def _is_streamed(request: Any, length: int) -> bool:
     """True: the body is longer than Django holds in memory, so the view reads it as a stream."""
     most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     is_form = request.content_type in ("multipart/form-data", "application/x-www-form-urlencoded")
-    is_read = request._read_started or hasattr(request, "_body")
+    is_read = request._read_started or hasattr(request, "_request_body")
     return most is not None and length > most and not is_form and not is_read
 
 
-def _spooled(request: Any, headers: dict[str, str], limit: int) -> _Body | InvalidRequest:
+def _spooled_body(request: Any, headers: dict[str, str], limit: int) -> _Body | InvalidRequest:
     """Hash the body, and let the view read it again."""
-    source, body = request._stream, RequestBody(_options().spool, is_terminated=True)
+    source, body = request._stream, RequestBody(_guard_options().spool, is_terminated=True)
     invalid = body.read(request, headers, limit)
     weakref.finalize(request, body.close)
     if getattr(source, "seekable", bool)():  # under ASGI it is a file already
@@ -195,27 +204,27 @@ def _spooled(request: Any, headers: dict[str, str], limit: int) -> _Body | Inval
     return _Body(body.data, None, body.long) if invalid is None else invalid
 
 
-def _counted(request: Any) -> int | None:
-    """How much of a form has arrived: under WSGI, a server may end it without an error."""
+def _counted_bytes(request: Any) -> int | None:
+    """Return how much of a form has arrived: under WSGI, a server may end it without an error."""
     return getattr(getattr(request, "_stream", None), "_pos", None)
 
 
-def _read(request: Any, length: int) -> _Body:
+def _read_body(request: Any, length: int) -> _Body:
     plain = plain_request(request)
     # Django parses only forms that are sent by POST and declare their length.
     if plain.content_type == "multipart/form-data" and plain.method == "POST" and length:
-        return _Body(b"", _fields(plain.POST, plain.FILES))
+        return _Body(b"", _form_fields(plain.POST, plain.FILES))
     try:
         return _Body(plain.body)
     except RawPostDataException:
         if not hasattr(request, "_full_data"):
             raise
         # Django REST framework has read it: for a permission, or for a throttle.
-        files = _fields({}, request.FILES)
+        files = _form_fields({}, request.FILES)
         return _Body(b"", [["", fingerprint(request.data).decode()], *files])
 
 
-def _fields(fields: Any, files: Any) -> list[Field]:
+def _form_fields(fields: Any, files: Any) -> list[Field]:
     values = [(name, value) for name, each in getattr(fields, "lists", dict)() for value in each]
     uploads = [
         (name, str(file.name or ""), file_hash(file))
@@ -236,28 +245,28 @@ class SaidUser(NamedTuple):
 
 
 def user_of(request: Any) -> SaidUser:
-    """What DIBS_USER returns, or the user who is logged in, or None."""
-    options = _options()
+    """Return what DIBS_USER returns, or the user who is logged in, or None."""
+    options = _guard_options()
     user = options.user(request) if options.user is not None else None
-    return _said(user, None if _is_set(user) else getattr(request, "user", None))
+    return _said_user(user, None if _is_set(user) else getattr(request, "user", None))
 
 
 async def auser_of(request: Any) -> SaidUser:
     """As `user_of`, without blocking the event loop by a query."""
-    options = _options()
+    options = _guard_options()
     user = options.user(request) if options.user is not None else None
     if isinstance(user, Awaitable):
         user = await user
     ask = getattr(request, "auser", None)
-    return _said(user, await ask() if not _is_set(user) and ask is not None else None)
+    return _said_user(user, await ask() if not _is_set(user) and ask is not None else None)
 
 
-def _said(user: object, login: Any) -> SaidUser:
+def _said_user(user: object, login: Any) -> SaidUser:
     return SaidUser(user, "user") if _is_set(user) else SaidUser(_primary_key(login), "login")
 
 
 def _primary_key(user: Any) -> str | None:
-    """The primary key of the logged-in user, of any type."""
+    """Return the primary key of the logged-in user, of any type."""
     if user is None or not user.is_authenticated or user.pk is None:
         return None
     return str(user.pk)

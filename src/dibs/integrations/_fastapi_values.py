@@ -21,7 +21,7 @@ _UNKNOWN: Any = object()
 def given_values(
     by: Iterable[str], request: Request, function: object, arguments: Mapping[str, Any]
 ) -> dict[str, str | None]:
-    """The values at the paths of *by*, as text, where FastAPI has a declaration of them.
+    """Return the values at the paths of *by*, as text, where FastAPI has a declaration of them.
 
     *arguments*: with which FastAPI calls *function*, the endpoint or a dependency.
     """
@@ -34,7 +34,7 @@ def given_values(
             continue
         if root == "header":
             words = [_as_header(".".join(words))]
-        values = [_argument(root, words, each, arguments, request) for each in own]
+        values = [_argument_value(root, words, each, arguments, request) for each in own]
         values += [_of_dependency(root, words, dependants, request)]
         for value in values:
             if value is not _UNKNOWN:
@@ -44,10 +44,10 @@ def given_values(
     return given
 
 
-def _argument(
+def _argument_value(
     root: str, words: list[str], own: Any, arguments: Mapping[str, Any], request: Request
 ) -> Any:
-    """The value in the arguments of the function."""
+    """Return the value in the arguments of the function."""
     fields = _fields_of(own, root)
     if root == "body" and len(fields) == 1 and not _is_embedded(request):
         return _value_at(words, arguments.get(fields[0].name, _UNKNOWN))
@@ -62,7 +62,7 @@ def _argument(
 
 
 def _of_dependency(root: str, words: list[str], dependants: list[Any], request: Request) -> Any:
-    """The value of a parameter of a dependency, if one was sent."""
+    """Return the value of a parameter of a dependency, if one was sent."""
     sent = request.headers if root == "header" else request.query_params
     texts = sent.getlist(words[0]) if root != "body" else []
     if len(texts) == 1 and len(words) == 1:
@@ -78,18 +78,18 @@ def _fields_of(dependant: Any, root: str) -> list[Any]:
 
 
 def _is_embedded(request: Request) -> bool:
-    """True: the body has a member for each parameter; False: it is the parameter."""
+    """Return True if the body has a member for each parameter; False: it is the parameter."""
     return getattr(effective_route(request.scope), "_embed_body_fields", False)
 
 
 def _names_of(field: Any, root: str = "") -> list[str]:
     """By which names a parameter may be sent."""
-    names = [*_aliases(field.name, field.field_info)]
+    names = [*_sent_names(field.name, field.field_info)]
     return [*map(_as_header, names)] if root == "header" else names
 
 
-def _aliases(name: str, info: Any, *, by_name: bool = False) -> Iterator[str]:
-    """The names of a parameter, or of a field of a model."""
+def _sent_names(name: str, info: Any, *, by_name: bool = False) -> Iterator[str]:
+    """Yield the names of a parameter, or of a field of a model."""
     alias = getattr(info, "validation_alias", None) or info.alias or name
     for each in getattr(alias, "choices", [alias]):
         if isinstance(each, str):
@@ -107,35 +107,35 @@ def _as_header(name: str) -> str:
 
 def _value_at(words: Iterable[str], value: Any, root: str = "") -> Any:
     for word in words:
-        value = _member(value, word, root)
+        value = _member_of(value, word, root)
     return value
 
 
-def _member(value: Any, word: str, root: str) -> Any:
+def _member_of(value: Any, word: str, root: str) -> Any:
     if isinstance(value, Mapping):
-        return _known(cast("Mapping[str, Any]", value), word)
+        return _known_member(cast("Mapping[str, Any]", value), word)
     if isinstance(value, list | tuple):
         items = cast("list[Any]", value)
         if word == "*":
             return items
         return items[int(word)] if word.isdecimal() and int(word) < len(items) else _UNKNOWN
-    for name, names in _members(value, root):
+    for name, names in _member_names(value, root):
         if word in names:
             return getattr(value, name)
-    return _known(getattr(value, "model_extra", None) or {}, word)
+    return _known_member(getattr(value, "model_extra", None) or {}, word)
 
 
-def _known(members: Mapping[str, Any], name: str) -> Any:
+def _known_member(members: Mapping[str, Any], name: str) -> Any:
     return members.get(name, _UNKNOWN)
 
 
-def _members(value: Any, root: str) -> Iterator[tuple[str, list[str]]]:
-    """The attributes of a model or dataclass, with the names under which they may be sent."""
+def _member_names(value: Any, root: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the attributes of a model or dataclass, with the names under which they may be sent."""
     kind = cast(Any, type(value))
     config = getattr(kind, "model_config", {})
     by_name = config.get("populate_by_name") or config.get("validate_by_name") or False
     for name, info in getattr(kind, "model_fields", {}).items():
-        names = [*_aliases(name, info, by_name=by_name)]
+        names = [*_sent_names(name, info, by_name=by_name)]
         yield name, [*map(_as_header, names)] if root == "header" else names
     if dataclasses.is_dataclass(kind):
         for each in dataclasses.fields(kind):

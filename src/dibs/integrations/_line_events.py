@@ -74,7 +74,7 @@ def event_key(event: object) -> str | None:
 
 
 def reply_token(event: object) -> str | None:
-    """The event's `replyToken`; None: it cannot be replied to."""
+    """Return the event's `replyToken`; None: it cannot be replied to."""
     return fact_of(event, "reply_token", "replyToken")
 
 
@@ -84,14 +84,14 @@ def reply_key(token: str) -> str:
 
 
 def part_of(thing: object, name: str) -> object:
-    """A part of an event, such as its source or message; None: it has none."""
+    """Return a part of an event, such as its source or message; None: it has none."""
     if isinstance(thing, Mapping):
         return cast("Mapping[str, object]", thing).get(name)
     return getattr(thing, name, None)
 
 
 def fact_of(thing: object, attribute: str, field: str) -> str | None:
-    """A string of *thing*: an attribute or, in LINE's JSON, a field; None: it has none."""
+    """Return a string of *thing*: an attribute or, in LINE's JSON, a field; None: it has none."""
     if isinstance(thing, Mapping):
         value = cast("Mapping[str, object]", thing).get(field)
     else:
@@ -147,7 +147,7 @@ class EventMemory:
 
 
 def is_new(state: DeliveryState | None, skipped: Skipped | None) -> bool:
-    """Whether an event in *state* is new; if not, *skipped* is called."""
+    """Return whether an event in *state* is new; if not, *skipped* is called."""
     if state is not None and skipped is not None:
         skipped(state)
     return state is None
@@ -169,14 +169,17 @@ class Route(NamedTuple):
     at_least: Seconds
 
     def fits(self, event: object) -> bool:
-        """Whether it is for this handler."""
+        """Return whether it is for this handler."""
         name = fact_of(event, "type", "type") or ""
         content = part_of(event, name)
         fits = _is(event, self.kind) and (self.content is None or _is(content, self.content))
         return fits and (self.when is None or bool(self.when(event)))
 
     def key_of(self, event: object) -> str | None:
-        """What is done one at a time: for the sender, or by its own key. None: side by side."""
+        """Return what is done one at a time: for the sender, or by its own key.
+
+        None: side by side.
+        """
         alone = fact_of(event, "type", "type") in _LOCKED if self.alone is None else self.alone
         if not alone or self.busy is None:
             return None
@@ -262,7 +265,7 @@ class Routes:
 
 
 def sdk() -> Any:
-    """The part of line-bot-sdk that sends."""
+    """Return the part of line-bot-sdk that sends."""
     with needs("linebot"):
         return importlib.import_module("linebot.v3.messaging")
 
@@ -510,7 +513,7 @@ def _failed(error: Exception) -> str:
 
 
 def _described(error: Exception) -> str:
-    """Its type, and what is known to quote no user's text: most errors may do so."""
+    """Return its type, and what is known to quote no user's text: most errors may do so."""
     kind, status = type(error), getattr(error, "status", None)
     if kind.__module__ == DibsError.__module__:
         sentence = "" if getattr(error, "message", None) else str(error).partition(", not ")[0]

@@ -38,7 +38,7 @@ class RequestClaim:
 
     @property
     def is_kept(self) -> bool:
-        """True: the response will be stored, also if its client leaves."""
+        """Return True if the response will be stored, also if its client leaves."""
         policy = self._policy
         is_stored = policy.record_limit is not None and policy.on_disconnect == "finish"
         return is_stored and self.recording.is_storable and self.claim.is_open
@@ -97,10 +97,10 @@ class ResponseBody:
     def run(self, app: Callable[..., Iterable[bytes]], environ: dict[str, Any]) -> "ResponseBody":
         """Call the application. Raises what it raises, which ends the claims."""
         try:
-            self._pieces = app(environ, self._start)
+            self._pieces = app(environ, self._note_start)
             self._iterator = iter(self._pieces)
         except BaseException:
-            self._fail()
+            self._fail_response()
             self._on_close()
             raise
         begun = self._completion
@@ -115,12 +115,12 @@ class ResponseBody:
         return self
 
     def unless_over(self) -> Iterable[bytes]:
-        """The body, or that of the application, if no claim has to wait for its end."""
+        """Return the body, or that of the application, if no claim has to wait for its end."""
         if all(each.is_whole for each in self._claims):
-            self._end()
+            self._end_response()
         return self if any(each.claim.is_open for each in self._claims) else self._pieces
 
-    def _start(self, status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
+    def _note_start(self, status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
         self._status = int(status.partition(" ")[0])
         self._completion = Completion(self._method, self._status, headers)
         if self._is_recorded:
@@ -129,13 +129,13 @@ class ResponseBody:
         write = self._start_response(status, headers, *error)
 
         def recorded(piece: bytes) -> object:
-            if self._add(piece):
-                self._end()
+            if self._add_piece(piece):
+                self._end_response()
             return write(piece)
 
         return recorded
 
-    def _add(self, piece: bytes) -> bool:
+    def _add_piece(self, piece: bytes) -> bool:
         """Record a piece. Returns whether its client has the whole response with it."""
         if self._is_recorded:
             for each in self._claims:
@@ -155,18 +155,18 @@ class ResponseBody:
             return piece
         try:
             piece = next(self._iterator)
-            if self._add(piece):
+            if self._add_piece(piece):
                 self._ahead = next(self._iterator, _END)
-                self._end()
+                self._end_response()
         except StopIteration:
-            self._end()
+            self._end_response()
             raise
         except BaseException:
-            self._fail()
+            self._fail_response()
             raise
         return piece
 
-    def _end(self) -> None:
+    def _end_response(self) -> None:
         if self._is_over or not self._status:
             return
         self._is_over = True
@@ -184,13 +184,13 @@ class ResponseBody:
                 if close is not None:
                     close()
             except BaseException:
-                self._fail()
+                self._fail_response()
                 raise
             finally:
                 for each in self._claims:
                     if self._status and each.has_response and each.claim.is_open:
                         each.leave()
-                self._fail()
+                self._fail_response()
                 self._on_close()
 
     def _read_to_end(self) -> None:
@@ -199,7 +199,7 @@ class ResponseBody:
             if next(self, _END) is _END:
                 return
 
-    def _fail(self) -> None:
+    def _fail_response(self) -> None:
         self._is_over = True
         for each in self._claims:
             each.fail()

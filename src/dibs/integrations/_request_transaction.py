@@ -44,7 +44,7 @@ def within_of(
 
 
 def left_of(submission: Submission, since: float) -> float:
-    """How long it may still wait for another, if it was submitted at *since*."""
+    """Return how long it may still wait for another, if it was submitted at *since*."""
     return since + submission.policy.claim_options.wait - time.monotonic()
 
 
@@ -62,7 +62,7 @@ def warn_of_success(name: str, status: int) -> None:
 
 
 def table_response(policy: Policy, submission: Submission, answer: Any) -> Response:
-    """The response to a duplicate that the table has answered."""
+    """Return the response to a duplicate that the table has answered."""
     if isinstance(answer, Replay):
         return replay(policy, answer.value, submission.accept_encoding)
     return refusal_response(submission.policy, answer.error, by_client=submission.by_client)
@@ -78,7 +78,7 @@ def run_within(
     args: Any,
     kwargs: Any,
 ) -> Any:
-    """The response of *view*, committed with its work; or the `Response` to a duplicate.
+    """Return the response of *view*, committed with its work; or the `Response` to a duplicate.
 
     *record*: what is stored of a response. What the view raises rolls back.
     """

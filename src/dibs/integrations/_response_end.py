@@ -43,7 +43,7 @@ class Recorder:
         """The endpoint has raised in its transaction."""
 
     def record(self, message: Message, *, is_complete: bool) -> None:
-        """Record a message. UsageError: a stream cannot be stored in a transaction."""
+        """Record a message. Raises UsageError if a stream cannot be stored in a transaction."""
         kind = message["type"]
         if kind == "http.response.start":
             self._recording.begin(message["status"], message.get("headers", ()))
@@ -58,7 +58,7 @@ class Recorder:
 
     @property
     def is_kept(self) -> bool:
-        """True: the response will be stored, also if its client leaves."""
+        """Return True if the response will be stored, also if its client leaves."""
         policy = self._policy
         is_stored = policy.record_limit is not None and policy.on_disconnect == "finish"
         return is_stored and self._recording.is_storable
@@ -120,14 +120,17 @@ class RequestLeases:
     async def take(
         self, key: str, name: str | None, **options: Unpack[HoldKeywords]
     ) -> "AsyncLease":
-        """Hold *key*. Busy: another holder has it. Unavailable: the store is out."""
+        """Hold *key*. Raises Busy if another holder has it.
+
+        Raises Unavailable if the store is out.
+        """
         hold = self._dibs.hold(key, name=name, **options)
         lease = await self._stack.enter_async_context(hold)
         self._held.append((lease, options.get("on_late") == "raise"))
         return lease
 
     def check(self) -> None:
-        """LeaseLost: a lease with on_late="raise" was lost."""
+        """Raise LeaseLost if a lease with on_late="raise" was lost."""
         for lease, is_strict in self._held:
             try:
                 lease.check()
@@ -136,7 +139,10 @@ class RequestLeases:
                     raise
 
     async def release(self) -> None:
-        """End the leases before the response is complete. LeaseLost: it is too late for that."""
+        """End the leases before the response is complete.
+
+        Raises LeaseLost if it is too late for that.
+        """
         self.check()
         # Not by the stack: a stream is sent by another task than the one that took the lease,
         # and only that one can be cancelled when it is lost.
@@ -236,16 +242,16 @@ class RequestEnd:
             self._held.append(message)
         elif self._stage != "open":
             await self._send(message)
-        elif self._record(message):
-            await self._complete(message)
-        elif self._waits(message):
+        elif self._record_message(message):
+            await self._complete_response(message)
+        elif self._must_wait(message):
             self._held.append(message)
         else:
             if self._held:
-                await self._flush()
-            await self._pass(message)
+                await self._send_held()
+            await self._send_on(message)
 
-    def _record(self, message: Message) -> bool:
+    def _record_message(self, message: Message) -> bool:
         """Record a message. Returns whether the client has the whole response with it."""
         kind, is_complete = message["type"], False
         if kind == "http.response.start":
@@ -262,8 +268,8 @@ class RequestEnd:
                 self._is_over.set()
         return is_complete
 
-    def _waits(self, message: Message) -> bool:
-        """True: the response begins, and its start waits for what may complete it.
+    def _must_wait(self, message: Message) -> bool:
+        """Return True if the response begins, and its start waits for what may complete it.
 
         If a commit fails, nothing is sent yet, and the client gets a 500.
         """
@@ -273,13 +279,13 @@ class RequestEnd:
             return True
         return self._completion.has_length and self._open_stack() is not None
 
-    async def _complete(self, message: Message) -> None:
+    async def _complete_response(self, message: Message) -> None:
         """End all that ends with the response, then send what completes it."""
         self._stage = "ending"
         try:
-            is_over = await self._decided()
+            is_over = await self._decide_transaction()
             if is_over:
-                await self._end()
+                await self._end_claim()
         except BaseException:
             self._stage = "failed"
             raise
@@ -291,10 +297,10 @@ class RequestEnd:
             self._held.append(message)
             return
         if self._held:
-            await self._flush()
+            await self._send_held()
         await self._send(message)
 
-    async def _decided(self) -> bool:
+    async def _decide_transaction(self) -> bool:
         """Commit, and end the dependencies. False: that is left to the application."""
         if self.leases is not None:
             self.leases.check()
@@ -310,7 +316,7 @@ class RequestEnd:
         await stack.aclose()
         return True
 
-    async def _end(self) -> None:
+    async def _end_claim(self) -> None:
         """Release what was held, and end the claim."""
         if self.recorder is not None and self.recorder.transaction is not None:
             await self.recorder.transaction.carry_out()
@@ -326,20 +332,23 @@ class RequestEnd:
         If it began a response and did not complete it, its client has left.
         """
         if self._stage == "decided":
-            await self._end()
-            await self._flush()
+            await self._end_claim()
+            await self._send_held()
         elif self._stage == "open":
-            await self._flush()
+            await self._send_held()
             if self.recorder is not None:
                 await self.recorder.leave()
 
-    async def _flush(self) -> None:
+    async def _send_held(self) -> None:
         held, self._held = self._held, []
         for message in held:
-            await self._pass(message)
+            await self._send_on(message)
 
-    async def _pass(self, message: Message) -> None:
-        """Send. OSError: the client has left, and nobody needs the rest of the response."""
+    async def _send_on(self, message: Message) -> None:
+        """Send.
+
+        Raises OSError if the client has left, and nobody needs the rest of the response.
+        """
         try:
             await self._send(message)
         except OSError:

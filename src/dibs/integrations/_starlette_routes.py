@@ -38,14 +38,17 @@ class Refused(HTTPException):
 
 
 def response_of(response: Response) -> StarletteResponse:
-    """*response*, to be returned by an endpoint."""
+    """Return *response*, to be returned by an endpoint."""
     answer = StarletteResponse(response.body, response.status)
     answer.raw_headers = encoded(response)
     return answer
 
 
 def answer(request: Request, response: Response) -> StarletteResponse:
-    """The response in place of the endpoint's. Refused: the application has a handler for it."""
+    """Return the response in place of the endpoint's.
+
+    Raises Refused if the application has a handler for it.
+    """
     if is_refusal(response) and _is_handled(request, response.status):
         raise refused(request, response)
     return response_of(response)
@@ -60,7 +63,7 @@ def refused(request: Request, response: Response) -> Exception:
     # Here and not in install(): a mounted application has separate handlers.
     handlers: Any = request.scope.get("starlette.exception_handlers")
     if handlers is not None:
-        handlers[0].setdefault(type(error), _answer)
+        handlers[0].setdefault(type(error), _response_to)
     return error
 
 
@@ -75,15 +78,18 @@ class _Replayed(Exception):
         self.response = response_of(response)
 
 
-async def _answer(request: Request, error: Exception) -> StarletteResponse:
+async def _response_to(request: Request, error: Exception) -> StarletteResponse:
     assert isinstance(error, Refused | _Replayed)
     return error.response
 
 
 def _is_handled(request: Request, status: int) -> bool:
-    """True: by status or as Refused. A handler of all exceptions is not meant for refusals."""
+    """Return True if by status or as Refused.
+
+    A handler of all exceptions is not meant for refusals.
+    """
     by_class, by_status = request.scope.get("starlette.exception_handlers", ({}, {}))
-    return status in by_status or by_class.get(Refused, _answer) is not _answer
+    return status in by_status or by_class.get(Refused, _response_to) is not _response_to
 
 
 def with_headers_of(refusal: Response, message: Message) -> Message:
@@ -99,13 +105,13 @@ def with_headers_of(refusal: Response, message: Message) -> Message:
 
 
 def with_fields(fields: list[tuple[str, str]], message: Message) -> Message:
-    """The beginning of a response, with further headers."""
+    """Return the beginning of a response, with further headers."""
     lines = [(name.encode(), value.encode()) for name, value in fields]
     return {**message, "headers": [*message.get("headers", ()), *lines]}
 
 
 def route_of(request: Request) -> str:
-    """The template of the route, or else the name of its endpoint."""
+    """Return the template of the route, or else the name of its endpoint."""
     template = template_of(request.scope)
     if template is not None:
         return template
@@ -113,7 +119,7 @@ def route_of(request: Request) -> str:
 
 
 def template_of(scope: Scope) -> str | None:
-    """The template of the route; None: Starlette does not say."""
+    """Return the template of the route; None: Starlette does not say."""
     route, included = scope.get("route"), effective_route(scope)
     # FastAPI keeps the route as its router has it, and as the application has it.
     if getattr(included, "original_route", None) is route:
@@ -122,7 +128,7 @@ def template_of(scope: Scope) -> str | None:
 
 
 def path_fields_of(request: Request) -> dict[str, object]:
-    """The fields of the path, with the values that the endpoint gets.
+    """Return the fields of the path, with the values that the endpoint gets.
 
     FastAPI converts them only when it calls: to the router, `07` and `7` are two texts.
     """
@@ -131,12 +137,12 @@ def path_fields_of(request: Request) -> dict[str, object]:
     for field in declared:  # those of the endpoint last, because they count most
         text = request.path_params.get(field.alias)
         if isinstance(text, str):
-            fields[field.alias] = _converted(field, text)
+            fields[field.alias] = _converted_value(field, text)
     return fields
 
 
-def _converted(field: Any, text: str) -> object:
-    """The value of *text*; *text* itself, where the endpoint would refuse it."""
+def _converted_value(field: Any, text: str) -> object:
+    """Return the value of *text*; *text* itself, where the endpoint would refuse it."""
     value, errors = field.validate(text, {}, loc=("path", field.alias))
     return text if errors else value
 
@@ -145,18 +151,21 @@ def _converted(field: Any, text: str) -> object:
 
 
 def dependant_of(scope: Any) -> Any:
-    """What the endpoint depends on; recent versions keep that of included routers apart."""
+    """Return what the endpoint depends on; recent versions keep that of included routers apart."""
     return getattr(effective_route(scope), "dependant", None)
 
 
 def effective_route(scope: Scope) -> Any:
-    """The route of a request, which may be one of an included router; None: it is not known."""
+    """Return the route of a request, which may be one of an included router.
+
+    None: it is not known.
+    """
     included = scope.get("fastapi", {}).get("effective_route_context")
     return scope.get("route") if included is None else included
 
 
 def all_of(dependant: Any) -> Iterator[Any]:
-    """All dependants, the endpoint last."""
+    """Yield all dependants, the endpoint last."""
     if dependant is not None:
         for each in dependant.dependencies:
             yield from all_of(each)
@@ -164,7 +173,7 @@ def all_of(dependant: Any) -> Iterator[Any]:
 
 
 def is_dependency(scope: Any, function: object) -> bool:
-    """True: the endpoint depends on *function*, and is not itself that function."""
+    """Return True if the endpoint depends on *function*, and is not itself that function."""
     dependants: list[Any] = [*all_of(dependant_of(scope))]
     return any(is_around(each.call, function) for each in dependants[:-1])
 
@@ -180,7 +189,10 @@ def is_around(call: Any, function: object) -> bool:
 
 
 def policy_for(scope: Any) -> Policy | None:
-    """The policy of the endpoint of a request, or of one of its dependencies; None: not known."""
+    """Return the policy of the endpoint of a request, or of one of its dependencies.
+
+    None: not known.
+    """
     endpoint = scope.get("endpoint")
     method = getattr(endpoint, str(scope["method"]).lower(), None)  # of a class
     calls = [each.call for each in all_of(dependant_of(scope))]
@@ -194,7 +206,7 @@ def policy_for(scope: Any) -> Policy | None:
 
 
 def check_routes_of(app: Any) -> None:
-    """UsageError: a route of *app* leads to a function inside a guard.
+    """Raise UsageError if a route of *app* leads to a function inside a guard.
 
     Routes of its routers and of applications mounted in it are checked as well. Warns of
     dependencies that cannot end after the transaction of their endpoint.
@@ -230,5 +242,8 @@ def mark_within(guarded: Any, find: Callable[[bytes], Any]) -> None:
 
 
 def found_by(endpoint: object) -> Callable[[bytes], Any] | None:
-    """What looks up the responses of *endpoint* that were committed; None: it has no `within=`."""
+    """Return what looks up the responses of *endpoint* that were committed.
+
+    None: it has no `within=`.
+    """
     return getattr(endpoint, "__dibs_committed__", None)

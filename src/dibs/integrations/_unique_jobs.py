@@ -62,12 +62,12 @@ LONGEST_ID = 200
 
 
 def in_base64(data: bytes) -> str:
-    """A message that waits, as text."""
+    """Return a message that waits, as text."""
     return b64encode(data).decode()
 
 
 def from_base64(text: str) -> bytes:
-    """The same, as bytes."""
+    """Return the same, as bytes."""
     return b64decode(text)
 
 
@@ -198,7 +198,7 @@ class UniqueOptions:
             raise UsageError("with again=, queued must be longer than lease")
 
     def claims_of(self, function: Callable[..., Any]) -> tuple[ClaimOptions, ClaimOptions]:
-        """How a worker claims the key of a job: at once, or with patience."""
+        """Return how a worker claims the key of a job: at once, or with patience."""
         return self.claim, self.patient_claim
 
     def in_queue(self, delay: float) -> float:
@@ -233,7 +233,7 @@ class TransactionOptions(UniqueOptions):
         self._codec = codec
 
     def claims_of(self, function: Callable[..., Any]) -> tuple[ClaimOptions, ClaimOptions]:
-        """The claims; with a database they keep the result of *function*."""
+        """Return the claims; with a database they keep the result of *function*."""
         usual = super().claims_of(function)
         if self.within is None:
             return usual
@@ -246,7 +246,10 @@ class TransactionOptions(UniqueOptions):
 
 
 def unique_options(options: UniqueKeywords) -> UniqueOptions:
-    """Return the options of `unique`. UsageError: one is invalid. TypeError: it has no such one."""
+    """Return the options of `unique`. Raises UsageError if one is invalid.
+
+    Raises TypeError if it has no such one.
+    """
     refuse_unknown("unique", options, UniqueKeywords)
     return UniqueOptions(**options)
 
@@ -306,7 +309,7 @@ class Job(NamedTuple):
 
     @property
     def has_started(self) -> bool:
-        """Whether this is a retry of a job that was unique until it started."""
+        """Return whether this is a retry of a job that was unique until it started."""
         return self.token is not None and self.token.startswith(STARTED)
 
     @property
@@ -324,7 +327,7 @@ class Job(NamedTuple):
 
     @property
     def record_name(self) -> str:
-        """What tells the record of its work from those of other jobs with the same key.
+        """Return what tells the record of its work from those of other jobs with the same key.
 
         Not by attempt or token: no retry of what has committed runs.
         """
@@ -367,7 +370,10 @@ class UniqueKey:
     def __init__(
         self, template: str, function: Callable[..., Any], options: UniqueOptions, task: str = ""
     ) -> None:
-        """*task*: the name of the job, for `{task}`. UsageError: *function* lacks a field."""
+        """*task*: the name of the job, for `{task}`.
+
+        Raises UsageError if *function* lacks a field.
+        """
         is_named = TASK in template and "task" not in signature_of(function).parameters
         options.used_by(task, template if is_named else template.replace(TASK, "{}"))
         # Quoted, so that the name of one job and a field of another do not make the same key.
@@ -390,7 +396,7 @@ class UniqueKey:
     def answer(
         self, error: Duplicate, args: Any, kwargs: Any, existing: Callable[[Duplicate], Any]
     ) -> Any:
-        """What the caller who enqueues a duplicate gets. *existing*: the job in the error.
+        """Return what the caller who enqueues a duplicate gets. *existing*: the job in the error.
 
         Duplicate: the caller asked for it, or the existing job is not known.
         """
@@ -401,7 +407,7 @@ class UniqueKey:
         return existing(error)
 
     def slots(self, key: str) -> list[str]:
-        """The keys that a job with *key* may have, one of them. *key*: that, or its own one.
+        """Return the keys that a job with *key* may have, one of them. *key*: that, or its own one.
 
         Its own one is the first to be tried.
         """
@@ -412,23 +418,26 @@ class UniqueKey:
         return list(dict.fromkeys([key, common, *more]))
 
     def common(self, key: str) -> str:
-        """The key from which *key* and all others of the same jobs are made."""
+        """Return the key from which *key* and all others of the same jobs are made."""
         is_numbered = self.options.limit > 1 and key.startswith(SLOT)
         return key.removeprefix(SLOT).partition(":")[2] if is_numbered else key
 
     @property
     def record_options(self) -> ClaimOptions:
-        """What is kept of a job that runs in a transaction."""
+        """Return what is kept of a job that runs in a transaction."""
         return self._claims[0]
 
     def request(
         self, key: str, *, note: str | None = None, token: str | None = None, wait: bool = False
     ) -> ClaimRequest:
-        """The claim of a worker on *key*: for the job with the id *note*, or by *token*."""
+        """Return the claim of a worker on *key*: for the job with the id *note*, or by *token*."""
         return ClaimRequest(key, self._claims[wait], None, self.name, note, token)
 
     def queue_request(self, key: str, job_id: str) -> ClaimRequest:
-        """The claim on *key* for a job that is sent. UsageError: its id is too long."""
+        """Return the claim on *key* for a job that is sent.
+
+        Raises UsageError if its id is too long.
+        """
         if len(job_id) > LONGEST_ID:
             message = (
                 f"the id of a job may have {LONGEST_ID} characters; this one has {len(job_id)}"
@@ -451,21 +460,21 @@ class UniqueKey:
         return [ClaimRequest(text, options, None, name, None, own[1]), fresh]
 
     def next_request(self, key: str, job_id: str) -> ClaimRequest:
-        """The claim on *key* for job *job_id*, which has waited for it."""
+        """Return the claim on *key* for job *job_id*, which has waited for it."""
         return ClaimRequest(key, self.options.next, None, self.name, job_id)
 
     def turn_request(self, turn_key: str) -> ClaimRequest:
-        """The claim on sending a job that has waited."""
+        """Return the claim on sending a job that has waited."""
         return ClaimRequest(turn_key, self.options.sent_once, None, RUN_NAME)
 
     def look_request(self, key: str, job_id: str) -> ClaimRequest:
-        """The same as `queue_request`, which waits for a moment."""
+        """Return the same as `queue_request`, which waits for a moment."""
         return self.queue_request(key, job_id)._replace(options=self.options.look)
 
     def replaced_request(
         self, replaced: Replaced, job_id: str, *, wait: bool = False
     ) -> ClaimRequest:
-        """The record that job *job_id* replaces another one; *wait*: for a producer."""
+        """Return the record that job *job_id* replaces another one; *wait*: for a producer."""
         options = ClaimOptions(
             window=max(replaced.remaining, 1.0), after="hold", lease=self.options.lease,
             wait=self.options.patient_claim.wait if wait else 0, on_outage=self.options.on_outage,
@@ -479,13 +488,13 @@ class UniqueKey:
         return max(replaced.remaining - self.options.in_queue(0.0), 0.0)
 
     def run_request(self, job: Job) -> ClaimRequest | None:
-        """The claim on one run of *job*; None: it is not needed."""
+        """Return the claim on one run of *job*; None: it is not needed."""
         if job.attempt is None:
             return None
         return ClaimRequest(job.run_key, self.options.run, None, RUN_NAME)
 
     def again_request(self, job: Job, delay: float) -> ClaimRequest:
-        """The claim on sending *job* once more, in *delay* seconds."""
+        """Return the claim on sending *job* once more, in *delay* seconds."""
         options = ClaimOptions(
             window=delay, after="hold", lease=delay, on_outage=self.options.on_outage
         )
@@ -516,7 +525,7 @@ def claimed_by(key: str, token: str | None) -> tuple[str, str] | None:
 
 
 def without_parameters(function: Callable[..., Any], names: Iterable[str]) -> Callable[..., Any]:
-    """Something with the signature of *function*, without the parameters *names*."""
+    """Return something with the signature of *function*, without the parameters *names*."""
     signature, left_out = signature_of(function), set(names)
     parameters = [each for name, each in signature.parameters.items() if name not in left_out]
 
@@ -538,7 +547,7 @@ def again_after(error: Duplicate, job: Job, lease: float) -> float | None:
 
 
 def is_anothers(error: Duplicate, job: Job) -> bool:
-    """Whether another job does the work of *job*.
+    """Return whether another job does the work of *job*.
 
     False: its own run, or a transaction that may be rolled back, is in the way.
     """
@@ -547,12 +556,12 @@ def is_anothers(error: Duplicate, job: Job) -> bool:
 
 
 def is_turn(error: Duplicate) -> bool:
-    """Whether a job has to wait until the one that runs has ended."""
+    """Return whether a job has to wait until the one that runs has ended."""
     return error.key.startswith(ALONE)
 
 
 def turn_after(age: float | None) -> float:
-    """How soon a job that waits for its turn is sent again, in seconds.
+    """Return how soon a job that waits for its turn is sent again, in seconds.
 
     The longer the other one has been running (*age*), the less often.
     """
@@ -560,7 +569,7 @@ def turn_after(age: float | None) -> float:
 
 
 def wait_for_transaction(job: Job, lease: float) -> float:
-    """How many seconds a worker waits for another transaction with the key of *job*.
+    """Return how many seconds a worker waits for another transaction with the key of *job*.
 
     If a run has just sent its retry, until that run is rolled back; otherwise as long as a lost run
     may last.
@@ -574,17 +583,20 @@ def is_taken(error: Duplicate, job: Job) -> bool:
 
 
 def is_own(error: Duplicate | LeaseLost, job: Job) -> bool:
-    """Whether it is only *job* itself that is in the way."""
+    """Return whether it is only *job* itself that is in the way."""
     return isinstance(error, LeaseLost) or error.note == job.id
 
 
 def is_done(error: Duplicate, job: Job) -> bool:
-    """Whether this run of *job* has ended elsewhere: what its message has claimed is not needed."""
+    """Return whether this run of *job* has ended elsewhere.
+
+    What its message has claimed is not needed.
+    """
     return error.state == "done" and error.key == job.run_key
 
 
 def replaced_by_token(job: Job) -> Replaced | None:
-    """What the record about *job* would be, if it was replaced; None: it has no claim."""
+    """Return what the record about *job* would be, if it was replaced; None: it has no claim."""
     if job.has_started or (claimed := claimed_by("", job.token)) is None:
         return None
     hint = token_hint(f"{claimed[1].removeprefix('claim:')}@".encode())
@@ -592,14 +604,17 @@ def replaced_by_token(job: Job) -> Replaced | None:
 
 
 def replaceable(entry: KeyInfo | None, lease: float) -> Replaced | None:
-    """The job that waits, from what its key has; None: look again, it is being sent or started."""
+    """Return the job that waits, from what its key has.
+
+    None: look again, it is being sent or started.
+    """
     if entry is None or entry.note is None or not is_waiting(entry, entry.note, lease):
         return None
     return Replaced(entry.note, entry.token_hint or "", entry.remaining or 0.0)
 
 
 def is_waiting(entry: KeyInfo, job_id: str | None, lease: float) -> bool:
-    """Whether *entry*, which has the key, is job *job_id* in its queue.
+    """Return whether *entry*, which has the key, is job *job_id* in its queue.
 
     One that runs, or is being sent at this moment, has its key for no longer than *lease*.
     """

@@ -233,7 +233,7 @@ def _later(seconds: float) -> str:
 
 
 def _refuse_call_ids(paths: Iterable[str], function: Callable[..., Any]) -> None:
-    """UsageError: one of *paths* differs between two calls that ask for the same."""
+    """Raise UsageError if one of *paths* differs between two calls that ask for the same."""
     parameters = signature_of(function).parameters
     for path in paths:
         root, _, rest = path.partition(".")
@@ -246,6 +246,6 @@ def _refuse_call_ids(paths: Iterable[str], function: Callable[..., Any]) -> None
 
 
 def _is_context(parameter: inspect.Parameter) -> bool:
-    """Whether an SDK passes it: by its annotation, or the usual name."""
+    """Return whether an SDK passes it: by its annotation, or the usual name."""
     names = re.findall(r"\w+", inspect.formatannotation(parameter.annotation))
     return parameter.name == "ctx" or not _CONTEXTS.isdisjoint(names)

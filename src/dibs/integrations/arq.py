@@ -205,7 +205,7 @@ async def _send_waiting(pool: Any, message: str, sending: Sending) -> None:
 
 
 def _existing(pool: ArqRedis, options: dict[str, Any], job_id: str) -> ArqJob:
-    """The job that has the key."""
+    """Return the job that has the key."""
     queue = options.get("_queue_name") or pool.default_queue_name
     return ArqJob(job_id, pool, queue, pool.job_deserializer)
 
@@ -288,7 +288,10 @@ async def _wait_again(
 
 
 def _is_called_by_arq(function: Callable[..., Any], ctx: dict[str, Any]) -> bool:
-    """Whether a worker has started *function*, as a task: another job that calls it has not."""
+    """Return whether a worker has started *function*, as a task.
+
+    Another job that calls it has not.
+    """
     if "job_id" not in ctx or RUNNING in ctx:
         return False
     task = asyncio.current_task()
@@ -315,7 +318,7 @@ async def _keep(pool: Any, claim_id: str, claim: _Claim, ttl: float) -> None:
 
 
 async def _kept(pool: Any, claim_id: str) -> _Claim | None:
-    """The claim of a job. None: it was enqueued by name, or waited for too long."""
+    """Return the claim of a job. None: it was enqueued by name, or waited for too long."""
     # Not deleted: a worker may die between this and continuing the claim. It can be used once.
     claim: bytes | None = await pool.get(_CLAIM_KEY + claim_id)
     return None if claim is None else _Claim(*json.loads(claim))

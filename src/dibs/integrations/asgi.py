@@ -76,20 +76,22 @@ class DibsMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan" and self._url is not None:
-            return await self._app(scope, receive, closing(send, self._close))
+            return await self._app(scope, receive, closing(send, self._close_client))
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         policy = match_policy(self._policies, method_of(scope), *paths_of(scope))
         if policy is None or (policy.key == "only" and not keys_of(policy, scope)):
             return await self._app(scope, receive, send)
-        return await self._guard(policy, scope, receive, send)
+        return await self._guard_request(policy, scope, receive, send)
 
-    async def _guard(self, policy: Policy, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _guard_request(
+        self, policy: Policy, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         mark_guarded(scope)
         keep_headers(scope)
         body = RequestBody(receive, self._options.spool)
         try:
-            submission = await self._submission(policy, scope, body)
+            submission = await self._submission_of(policy, scope, body)
             if body.is_disconnected or submission is None:
                 return None  # the client has left before the end of its request: it must not run
             outcome = await claim_request(self._dibs, policy, policy.route, submission)
@@ -102,7 +104,7 @@ class DibsMiddleware:
             unmark_guarded(scope)
             body.close()
 
-    async def _submission(
+    async def _submission_of(
         self, policy: Policy, scope: Scope, body: "RequestBody"
     ) -> Submission | InvalidRequest | None:
         headers, options = headers_of(scope), self._options
@@ -124,7 +126,7 @@ class DibsMiddleware:
         )
         return await decided(policy, facts, keys_of(policy, scope), options)
 
-    async def _close(self) -> None:
+    async def _close_client(self) -> None:
         """Close the AsyncDibs that was made from a URL. The application may start again."""
         assert self._url is not None
         old, self._dibs = self._dibs, AsyncDibs(self._url)
@@ -153,7 +155,7 @@ async def send_response(response: Response, send: Send) -> None:
 
 
 def encoded(response: Response) -> list[tuple[bytes, bytes]]:
-    """The headers as ASGI has them."""
+    """Return the headers as ASGI has them."""
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
 
 
@@ -213,11 +215,11 @@ class RequestBody:
             return NO_ROOM
         if self.is_disconnected:
             return INCOMPLETE
-        await self._finish(buffer)
+        await self._finish_body(buffer)
         return None
 
     def _is_whole(self, message: Message, limit: int) -> bool:
-        """True: the first message is a whole, short body."""
+        """Return True if the first message is a whole, short body."""
         is_last = message["type"] == "http.request" and not message.get("more_body")
         return is_last and len(message.get("body", b"")) <= min(SHORT, limit)
 
@@ -230,39 +232,39 @@ class RequestBody:
             return False
         piece = message.get("body", b"")
         self._size += len(piece)
-        if self._size > SHORT and not self._grow(min(self._size, limit)):
+        if self._size > SHORT and not self._reserve_room(min(self._size, limit)):
             self._has_no_room = True
         elif self._size <= limit:
             buffer += piece
-            await self._spool(buffer, headers)
+            await self._move_to_file(buffer, headers)
         # A body that is too long is read nevertheless, up to twice the limit: a client that is
         # answered while it sends would lose its connection, and the response with it.
         return bool(message.get("more_body")) and self._size <= 2 * limit
 
-    def _grow(self, size: int) -> bool:
-        """False: there is no room for a body of *size*."""
+    def _reserve_room(self, size: int) -> bool:
+        """Return False if there is no room for a body of *size*."""
         if self._spooled is None:
             self._spooled = SpooledSize(self._spool_of)
         return self._spooled.grow(size)
 
-    async def _spool(self, buffer: bytearray, headers: dict[str, str]) -> None:
+    async def _move_to_file(self, buffer: bytearray, headers: dict[str, str]) -> None:
         """Move *buffer* to a file, if the body is long."""
         if self._file is None and self._size > SHORT:
             self._file = cast("IO[bytes]", tempfile.TemporaryFile())  # noqa: SIM115 – see close()
             self._hash = BodyHash(headers.get("content-type", ""))
         if self._file is not None and self._hash is not None and len(buffer) >= PIECE:
-            await asyncio.to_thread(_move, buffer, self._hash, self._file)
+            await asyncio.to_thread(_hash_and_write, buffer, self._hash, self._file)
 
-    async def _finish(self, buffer: bytearray) -> None:
+    async def _finish_body(self, buffer: bytearray) -> None:
         if self._file is None or self._hash is None:
             self._first = {"type": "http.request", "body": bytes(buffer), "more_body": False}
             return
-        await asyncio.to_thread(_move, buffer, self._hash, self._file)
+        await asyncio.to_thread(_hash_and_write, buffer, self._hash, self._file)
         self._file.seek(0)
         self.long = self._hash.result()
 
     async def receive(self) -> Message:
-        """The body that was read, then what the server sends: `http.disconnect`."""
+        """Return the body that was read, then what the server sends: `http.disconnect`."""
         if self._first is not None:
             first, self._first = self._first, None
             return first
@@ -293,7 +295,7 @@ async def decided(
     return submission_of(policy, facts, keys, options)
 
 
-def _move(buffer: bytearray, hashing: BodyHash, file: IO[bytes]) -> None:
+def _hash_and_write(buffer: bytearray, hashing: BodyHash, file: IO[bytes]) -> None:
     """Hash and write the content of *buffer*, and empty it."""
     data = bytes(buffer)
     buffer.clear()
@@ -305,26 +307,29 @@ def _move(buffer: bytearray, hashing: BodyHash, file: IO[bytes]) -> None:
 
 
 def paths_of(scope: Scope) -> tuple[str, ...]:
-    """The path as the application sees it; with a prefix (`root_path`), both forms."""
+    """Return the path as the application sees it; with a prefix (`root_path`), both forms."""
     path, root = str(scope["path"]), scope.get("root_path", "")
     return (inner_path(path, root), path) if root else (path,)
 
 
 def path_of(scope: Scope) -> str:
-    """The path that is part of the key: without the prefix of the server, with that of a mount."""
+    """Return the path that is part of the key.
+
+    Without the prefix of the server, with that of a mount.
+    """
     root = scope.get("app_root_path", scope.get("root_path", ""))
     return inner_path(str(scope["path"]), root) if root else str(scope["path"])
 
 
 def mount_of(scope: Scope) -> str:
-    """The path under which a mounted application is; "": it is not mounted."""
+    """Return the path under which a mounted application is; "": it is not mounted."""
     if "app_root_path" not in scope:
         return ""
     return inner_path(str(scope.get("root_path", "")), scope["app_root_path"])
 
 
 def _path_fields(policy: Policy, scope: Scope) -> dict[str, str]:
-    """The values of the `{fields}` of the route."""
+    """Return the values of the `{fields}` of the route."""
     return policy.path_fields(method_of(scope), *paths_of(scope))
 
 
@@ -334,18 +339,18 @@ def method_of(scope: Scope) -> str:
 
 
 def query_of(scope: Scope) -> str:
-    """The query string as it was sent."""
+    """Return the query string as it was sent."""
     return scope.get("query_string", b"").decode("latin-1")
 
 
 def client_address(scope: Scope) -> str | None:
-    """The address of the client."""
+    """Return the address of the client."""
     client = scope.get("client")
     return client[0] if client else None
 
 
 def keys_of(policy: Policy, scope: Scope) -> list[str]:
-    """The lines of the key's header."""
+    """Return the lines of the key's header."""
     name = policy.header_name
     return [
         value.decode("latin-1") for each, value in scope.get("headers", ()) if each.lower() == name
@@ -362,7 +367,7 @@ def keep_headers(scope: Scope) -> None:
 
 
 def headers_of(scope: Scope) -> RequestHeaders:
-    """The headers of a request."""
+    """Return the headers of a request."""
     return read_headers(
         [
             (name.decode("latin-1"), value.decode("latin-1"))
@@ -372,5 +377,5 @@ def headers_of(scope: Scope) -> RequestHeaders:
 
 
 async def resolved(user: Any) -> object:
-    """What `user=` returned, awaited if it is awaitable."""
+    """Return what `user=` returned, awaited if it is awaitable."""
     return cast(Any, await user) if isinstance(user, Awaitable) else user

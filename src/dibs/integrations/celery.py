@@ -124,7 +124,7 @@ class _ExistingResult(AsyncResult):
         return meta if ended is None else self._set_cache({**meta, **ended})
 
     def _without_result(self) -> dict[str, Any] | None:
-        """How a task ended that has left no result; None: it may come."""
+        """Return how a task ended that has left no result; None: it may come."""
         try:
             if self.dibs_waiting is None or not self.dibs_waiting.is_over():
                 return None
@@ -222,7 +222,7 @@ class _UniqueTask(Task):
         return result
 
     def _message(self, args: Any, kwargs: Any, options: dict[str, Any]) -> str:
-        """What a task waits with: serialized as its message will be."""
+        """Return what a task waits with: serialized as its message will be."""
         kept = {name: value for name, value in options.items() if name not in _OF_THIS_PROCESS}
         serializer = options.get("serializer") or self.serializer
         content_type, encoding, body = dumps(
@@ -264,15 +264,15 @@ class _UniqueTask(Task):
             self.dibs_jobs.turns.look_after(self._send_waiting)
 
     def map(self, it: Any) -> Any:
-        """UsageError: its parts are calls inside of one task, which nothing guards."""
+        """Raise UsageError if its parts are calls inside of one task, which nothing guards."""
         raise UsageError(f"{self.name}: map, starmap and chunks call it unguarded; send a group")
 
     def starmap(self, it: Any) -> Any:
-        """The same."""
+        """Return the same."""
         return self.map(it)
 
     def chunks(self, it: Any, n: int) -> Any:
-        """The same."""
+        """Return the same."""
         return self.map(it)
 
     def replace(self, sig: Any) -> Any:
@@ -281,7 +281,7 @@ class _UniqueTask(Task):
         return super().replace(sig)
 
     def _handed_on(self, key: str, task_id: str | None, delay: float) -> dict[str, Any] | None:
-        """The claim of the task that runs here and is sent once more, by itself.
+        """Return the claim of the task that runs here and is sent once more, by itself.
 
         None: it is another task, or has other arguments.
         """
@@ -315,7 +315,7 @@ class _UniqueTask(Task):
         return self.dibs_jobs.key_of(tuple(args or ()), dict(kwargs or {}))
 
     def _delay(self, options: dict[str, Any]) -> float:
-        """How many seconds a task has to wait before it may start."""
+        """Return how many seconds a task has to wait before it may start."""
         if (eta := options.get("eta")) is None:
             return float(options.get("countdown") or 0)
         at = datetime.fromisoformat(eta) if isinstance(eta, str) else eta
@@ -323,7 +323,7 @@ class _UniqueTask(Task):
         return (maybe_make_aware(at, app.timezone) - datetime.now(UTC)).total_seconds()
 
     def _can_run(self, entry: KeyInfo) -> bool:
-        """False: it has ended without being run. Only a result backend can tell.
+        """Return False if it has ended without being run. Only a result backend can tell.
 
         A worker did not know the task, or met an outage too often.
         """
@@ -341,7 +341,7 @@ class _UniqueTask(Task):
     def _answer(
         self, error: Duplicate, args: Any, kwargs: Any, task_id: str | None, options: dict[str, Any]
     ) -> Any:
-        """What the caller gets instead of another task.
+        """Return what the caller gets instead of another task.
 
         Duplicate: the caller asked for it, or the existing task is not known.
         """
@@ -358,7 +358,7 @@ class _UniqueTask(Task):
         return self._result(cast(str, error.note), options, self.dibs_jobs.result_of(error))
 
     def _result(self, task_id: str, options: Any, waiting: ResultWait | None = None) -> Any:
-        """What a caller may wait for: it ends, also where the task leaves no result."""
+        """Return what a caller may wait for: it ends, also where the task leaves no result."""
         if self.app.conf.task_always_eager:  # it has run, or runs when its caller has ended
             return EagerResult(task_id, None, SUCCESS, name=self.name)
         result = _ExistingResult(task_id, backend=self.backend, task_name=self.name, app=self.app)
@@ -408,14 +408,14 @@ class _UniqueTask(Task):
         raise ended
 
     def _refused(self, error: Duplicate, job: Job, request: Any) -> Ignore:
-        """What ends a task that is not run; it comes again, or its result is *error*."""
+        """Return what ends a task that is not run; it comes again, or its result is *error*."""
         self._send_again(request, self.dibs_jobs.comes_again_in(error, job))
         if is_anothers(error, job) and not request.is_eager:
             self._fail(error, request.id, request)
         return Ignore(f"not run: {error}")
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
-        """The function, within the `__call__` of a base class of the application."""
+        """Return the function, within the `__call__` of a base class of the application."""
         call = super().__call__
         if call.__func__ is Task.__call__:  # which would hide the request from the function
             return self.run(*args, **kwargs)
@@ -437,7 +437,10 @@ class _UniqueTask(Task):
             later.apply_async()
 
     def _traced(self) -> Any:
-        """The request that a worker (or `apply`) runs in this thread; None: there is none."""
+        """Return the request that a worker (or `apply`) runs in this thread.
+
+        None: there is none.
+        """
         stack: Any = self.request_stack
         request = None if stack is None else stack.top  # None: another thread sets this task up
         return None if request is None or request.called_directly else request
@@ -448,7 +451,7 @@ def _header(request: Any, name: str) -> str | None:
 
 
 def _awaited(task_id: str, options: dict[str, Any]) -> Any:
-    """What the result backend has to know of a task that is part of something larger."""
+    """Return what the result backend has to know of a task that is part of something larger."""
     group = {"group": options.get("group_id"), "group_index": options.get("group_index")}
     rest = {name: options.get(name) for name in ("chain", "chord", "root_id", "parent_id")}
     return Context(id=task_id, errbacks=options.get("link_error"), **group, **rest)

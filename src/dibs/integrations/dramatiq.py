@@ -149,7 +149,10 @@ class _UniqueActor(Actor[Any, Any]):
         return result
 
     def _refused(self, error: Duplicate, job: Job, message: Any) -> SkipMessage:
-        """What ends a message that is not processed; it comes again, or another one does it."""
+        """Return what ends a message that is not processed.
+
+        It comes again, or another one does it.
+        """
         self._send_again(message, self.dibs_jobs.comes_again_in(error, job))
         if is_anothers(error, job):
             self.dibs_runs.refused()
@@ -233,7 +236,7 @@ class _Runs(Middleware):
         self._looking.stop()
 
     def take_message(self, actor: Any) -> Any:
-        """The message for which the worker calls *actor*; None: something else calls it."""
+        """Return the message for which the worker calls *actor*; None: something else calls it."""
         message, is_called = self._here.message, False
         if message is not None:
             is_called = message.actor_name == actor.actor_name
@@ -313,7 +316,7 @@ class _Runs(Middleware):
             queueing.__exit__(None, None, None)
 
     def _has_turn(self, broker: Any, message: Any) -> _UniqueActor | None:
-        """The actor of *message*, if that has to wait for its turn before it is sent."""
+        """Return the actor of *message*, if that has to wait for its turn before it is sent."""
         run, actor = self._here.run, broker.actors.get(message.actor_name)
         if not isinstance(actor, _UniqueActor) or actor.dibs_jobs.turns is None:
             return None
@@ -345,7 +348,10 @@ class _Runs(Middleware):
         return call
 
     def naming(self, broker: Any) -> Callable[..., Any]:
-        """*consume* of *broker*: its consumers name this process where they fetch a message."""
+        """Return *consume* of *broker*.
+
+        Its consumers name this process where they fetch a message.
+        """
         consume = broker.consume
 
         @functools.wraps(consume)
@@ -393,7 +399,7 @@ class _Runs(Middleware):
 
 
 def _options_of(sending: Sending) -> dict[str, Any]:
-    """What a message takes along."""
+    """Return what a message takes along."""
     return {TOKEN: sending.token, KEY: sending.key, SENT: sending.sent_at}
 
 
@@ -432,7 +438,10 @@ class _NamingConsumer(Consumer):
 
 
 def _runs_of(broker: Any) -> _Runs:
-    """The middleware of *broker*: before all others, so that what comes after a run ends here."""
+    """Return the middleware of *broker*.
+
+    Before all others, so that what comes after a run ends here.
+    """
     for middleware in broker.middleware:
         if isinstance(middleware, _Runs):
             return middleware

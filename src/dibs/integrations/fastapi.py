@@ -69,7 +69,7 @@ def install(app: FastAPI, dibs: AsyncDibs | str, **options: Unpack[GuardKeywords
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = _documented(app, make_schema())
+            app.openapi_schema = _documented_schema(app, make_schema())
         return app.openapi_schema
 
     app.openapi = openapi
@@ -134,16 +134,16 @@ class _Held:
         except Unavailable as error:
             raise refused(connection, busy(error, self._message)) from error
         except UsageError as error:  # the options were checked, so it is the key: too long
-            raise _invalid(error) from None
+            raise _validation_error(error) from None
 
-    def _facts(self) -> tuple[Any, ...]:
+    def _identifying_facts(self) -> tuple[Any, ...]:
         return self._key, self._message, self._name, *sorted(self.options.items())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Held) and self._facts() == other._facts()
+        return isinstance(other, _Held) and self._identifying_facts() == other._identifying_facts()
 
     def __hash__(self) -> int:
-        return hash(self._facts())
+        return hash(self._identifying_facts())
 
     def __repr__(self) -> str:
         options = "".join([f", {name}={value!r}" for name, value in self.options.items()])
@@ -189,7 +189,7 @@ class _Throttled:
         try:
             refusal = await count(connection, throttle, key)
         except UsageError as error:  # the options were checked, so it is the key: too long
-            raise _invalid(error) from None
+            raise _validation_error(error) from None
         if refusal is not None:
             raise refused(connection, refusal)
 
@@ -203,20 +203,21 @@ class _Throttled:
 async def _key_of(
     request: Request, key: str | Callable[[Request], Any], template: Template | None
 ) -> str:
-    """The key of a request. RequestValidationError: a field of it is not valid."""
+    """Return the key of a request. Raises RequestValidationError if a field of it is not valid."""
     if template is None:
         return cast(str, await resolved(cast("Callable[[Request], Any]", key)(request)))
-    declared = {field.name: field for field in _parameters(dependant_of(request.scope))}
+    declared = {field.name: field for field in _parameters_of(dependant_of(request.scope))}
     values = {
-        name: _value(request, template.text, name, declared.get(name)) for name in template.fields
+        name: _parameter_value(request, template.text, name, declared.get(name))
+        for name in template.fields
     }
     try:
         return template((), values)
     except UsageError as error:
-        raise _invalid(error) from None
+        raise _validation_error(error) from None
 
 
-def _value(request: Request, template: str, name: str, field: Any) -> object:
+def _parameter_value(request: Request, template: str, name: str, field: Any) -> object:
     """The value of a parameter, as the endpoint gets it. RequestValidationError: it is not valid.
 
     In the path, `07` and `7` are one order where the endpoint asks for a number: the text would
@@ -235,15 +236,18 @@ def _value(request: Request, template: str, name: str, field: Any) -> object:
     return values[name]
 
 
-def _invalid(error: UsageError) -> RequestValidationError:
+def _validation_error(error: UsageError) -> RequestValidationError:
     # Without the value: it may be long, and the message says what is wrong with it.
     return RequestValidationError(
         [{"type": "value_error", "loc": ("request",), "msg": str(error), "input": None}]
     )
 
 
-def _parameters(dependant: Any) -> Iterator[Any]:
-    """Parameters of the path and the query; those of the endpoint last, because they count most."""
+def _parameters_of(dependant: Any) -> Iterator[Any]:
+    """Yield the parameters of the path and the query.
+
+    Those of the endpoint last, because they count most.
+    """
     for each in all_of(dependant):
         yield from (*each.query_params, *each.path_params)
 
@@ -251,9 +255,9 @@ def _parameters(dependant: Any) -> Iterator[Any]:
 # ---- OpenAPI
 
 
-def _documented(app: FastAPI, schema: dict[str, Any]) -> dict[str, Any]:
-    """*schema* with the refusals of guarded endpoints."""
-    for route in _routes(app):
+def _documented_schema(app: FastAPI, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return *schema* with the refusals of guarded endpoints."""
+    for route in _all_routes(app):
         dependant = getattr(route, "dependant", None)
         policies = [policy_of(each.call) for each in all_of(dependant)]
         operations = schema.get("paths", {}).get(getattr(route, "path_format", None), {})
@@ -274,7 +278,7 @@ def _is_closed(options: HoldKeywords | ThrottleKeywords) -> bool:
     return options.get("on_outage") == "closed"
 
 
-def _routes(app: FastAPI) -> Iterable[Any]:
-    """All routes; recent versions keep those of included routers apart."""
+def _all_routes(app: FastAPI) -> Iterable[Any]:
+    """Return all routes; recent versions keep those of included routers apart."""
     listed: Any = getattr(routing, "iter_route_contexts", iter)
     return listed(app.routes)

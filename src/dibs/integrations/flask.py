@@ -76,12 +76,14 @@ def install(app: Flask, dibs: Dibs | str, **options: Unpack[GuardKeywords[User]]
     """
     checked = guard_options("install", with_service(options, app.import_name))
     app.extensions["dibs"] = _AppGuard(Dibs(dibs) if isinstance(dibs, str) else dibs, checked)
-    app.wsgi_app = cast(Any, _checked(app, _counting(_ending(app.wsgi_app))))
+    app.wsgi_app = cast(
+        Any, _with_view_checks(app, _with_counted_body(_with_claims_ended(app.wsgi_app)))
+    )
     app.teardown_request(_fail_open_claims)
 
 
-def _checked(app: Flask, wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
-    """*wsgi_app*, with a check of all views before the first request.
+def _with_view_checks(app: Flask, wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
+    """Return *wsgi_app*, with a check of all views before the first request.
 
     Flask accepts no further views then. UsageError: a view escapes its guard.
     """
@@ -97,8 +99,8 @@ def _checked(app: Flask, wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def _counting(wsgi_app: Callable[..., Any]) -> Any:
-    """*wsgi_app*, with a request body that counts the bytes that are read from it."""
+def _with_counted_body(wsgi_app: Callable[..., Any]) -> Any:
+    """Return *wsgi_app*, with a request body that counts the bytes that are read from it."""
 
     def counting(environ: dict[str, Any], start_response: Any) -> Any:
         environ["wsgi.input"] = CountedInput(environ["wsgi.input"])
@@ -110,7 +112,7 @@ def _counting(wsgi_app: Callable[..., Any]) -> Any:
 def guard(
     policy: Policy, view: Callable[..., Any], within: TransactionOpener[Any] | None = None
 ) -> Callable[..., Any]:
-    """*view*, run under a claim."""
+    """Return *view*, run under a claim."""
     opened = find = None
     if within is not None:
         opened, _, find = within_of(within, policy, signature_of(view), is_async=False)
@@ -123,7 +125,7 @@ def guard(
         since = time.monotonic()
         claimed = _guard_of_app().claim(policy, find)
         if isinstance(claimed, Response):
-            return _answer(claimed)
+            return _answer_with(claimed)
         if claimed is None:
             return made(*args, **kwargs) if opened is None else opened.run(made, args, kwargs)
         submission, claim = claimed
@@ -141,12 +143,12 @@ def guard(
             # Outer decorators may handle it, and the app may have an error handler; the response of
             # that ends the claim.
             after_this_request(
-                functools.partial(_end, used, claimed, is_rolled_back=opened is not None)
+                functools.partial(_end_claim_by, used, claimed, is_rolled_back=opened is not None)
             )
             raise
         if isinstance(response, Response):
-            return _answer(response)
-        return _end(used, claimed, response) if opened is None else response
+            return _answer_with(response)
+        return _end_claim_by(used, claimed, response) if opened is None else response
 
     return guarded
 
@@ -155,20 +157,20 @@ once = Once(guard)
 prevent_duplicate_submit = PreventDuplicateSubmit(guard)
 
 
-def _throttle(throttle: Throttle, view: Callable[..., Any]) -> Callable[..., Any]:
-    """*view*, counted at each request. A function as the key is called without arguments."""
+def _throttled_view(throttle: Throttle, view: Callable[..., Any]) -> Callable[..., Any]:
+    """Return *view*, counted at each request. A function as the key is called without arguments."""
 
     @functools.wraps(view)
     def counted(*args: Any, **kwargs: Any) -> Any:
         refusal = _guard_of_app().count(throttle)
         if refusal is not None:
-            return _answer(refusal)
+            return _answer_with(refusal)
         return current_app.ensure_sync(view)(*args, **kwargs)
 
     return counted
 
 
-throttled = Throttled(_throttle)
+throttled = Throttled(_throttled_view)
 
 
 def _with_fields(fields: Headers, response: FlaskResponse) -> FlaskResponse:
@@ -176,7 +178,7 @@ def _with_fields(fields: Headers, response: FlaskResponse) -> FlaskResponse:
     return response
 
 
-def _end(
+def _end_claim_by(
     policy: Policy, claimed: RequestClaim, response: FlaskResponse, *, is_rolled_back: bool = False
 ) -> FlaskResponse:
     """Note by which response the claim ends: when that, or what replaces it, is complete."""
@@ -189,7 +191,7 @@ def _end(
         else:
             _record_stream(claimed, response)
     else:
-        claimed.recording, claimed.has_response = _recorded(policy, response), True
+        claimed.recording, claimed.has_response = _recorded_response(policy, response), True
         claimed.is_whole = True
     if _CLAIMS not in request.environ:  # a view that is called in a test_request_context
         if claimed.is_whole:
@@ -223,8 +225,8 @@ def _fail_open_claims(error: BaseException | None) -> None:
             each.fail()
 
 
-def _ending(wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
-    """*wsgi_app*; claims end after all that it does after a view, which may be a commit.
+def _with_claims_ended(wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
+    """Return *wsgi_app*; claims end after all that it does after a view, which may be a commit.
 
     Also those whose response is replaced, or dropped.
     """
@@ -239,8 +241,8 @@ def _ending(wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
     return ending
 
 
-def _recorded(policy: Policy, response: FlaskResponse) -> Recording:
-    """The response as far as it can be stored; a stream cannot."""
+def _recorded_response(policy: Policy, response: FlaskResponse) -> Recording:
+    """Return the response as far as it can be stored; a stream cannot."""
     recording = Recording(policy.record_limit)
     recording.begin(response.status_code, response.headers.items())
     if _is_stream(policy, response):
@@ -251,14 +253,17 @@ def _recorded(policy: Policy, response: FlaskResponse) -> Recording:
 
 
 def _recorded_whole(policy: Policy, response: FlaskResponse) -> Recording:
-    """The response. UsageError: it is a stream."""
+    """Return the response. Raises UsageError if it is a stream."""
     if _is_stream(policy, response):
         raise UsageError(STREAMED)
-    return _recorded(policy, response)
+    return _recorded_response(policy, response)
 
 
 def _is_stream(policy: Policy, response: FlaskResponse) -> bool:
-    """True: the body is made while it is sent. Error pages are streams, too, of known length."""
+    """Return True if the body is made while it is sent.
+
+    Error pages are streams, too, of known length.
+    """
     length = response.headers.get("Content-Length", type=int)
     is_short = length is not None and length <= policy.most
     return response.direct_passthrough or (response.is_streamed and not is_short)
@@ -277,13 +282,16 @@ class Refused(HTTPException):
 
 @functools.cache
 def _refused_with(status: int) -> Any:
-    """The exception for *status*: Flask finds handlers of statuses by their classes."""
+    """Return the exception for *status*: Flask finds handlers of statuses by their classes."""
     return type("Refused", (Refused, default_exceptions[status]), {})
 
 
-def _answer(response: Response) -> FlaskResponse:
-    """The response in place of the view's. Refused: the application has a handler for it."""
-    answer = _response(response)
+def _answer_with(response: Response) -> FlaskResponse:
+    """Return the response in place of the view's.
+
+    Raises Refused if the application has a handler for it.
+    """
+    answer = _flask_response(response)
     if is_refusal(response) and _is_handled(response.status):
         after_this_request(functools.partial(_with_headers_of, answer))
         problem = json.loads(response.body)
@@ -302,12 +310,15 @@ def _with_headers_of(refusal: FlaskResponse, page: FlaskResponse) -> FlaskRespon
 
 
 def _is_handled(status: int) -> bool:
-    """True: by status or as Refused. A handler of all exceptions is not meant for refusals."""
+    """Return True if by status or as Refused.
+
+    A handler of all exceptions is not meant for refusals.
+    """
     specs = [current_app.error_handler_spec.get(name, {}) for name in (*request.blueprints, None)]
     return any(spec.get(status) or Refused in spec.get(None, {}) for spec in specs)
 
 
-def _response(response: Response) -> FlaskResponse:
+def _flask_response(response: Response) -> FlaskResponse:
     answer = FlaskResponse(response.body, response.status)
     answer.headers.clear()
     answer.headers.extend(response.headers)
@@ -329,12 +340,12 @@ class _AppGuard:
         self._options = options
 
     def claim(self, policy: Policy, find: Any) -> "tuple[Submission, Claim] | Response | None":
-        """A claim on the current request, or the response in its place; None: not guarded.
+        """Return a claim on the current request, or the response in its place; None: not guarded.
 
         *find*: as in `ClaimRequest`.
         """
         name = f"{endpoint_method(request.method)} {request.url_rule or request.endpoint}"
-        submission = self._submission(policy, name)
+        submission = self._submission_of(policy, name)
         if submission is None:
             return None
         mark_guarded(request.environ)
@@ -356,25 +367,25 @@ class _AppGuard:
             after_this_request(functools.partial(_with_fields, answer.fields))
         return answer.refusal
 
-    def _submission(self, policy: Policy, name: str) -> Submission | InvalidRequest | None:
+    def _submission_of(self, policy: Policy, name: str) -> Submission | InvalidRequest | None:
         keys = split_key_lines(request.headers.getlist(policy.header))
         if policy.key == "only" and not keys:
             return None
         options = self._options
         user = options.user() if options.user is not None else None
         headers = read_headers(request.headers.items())
-        body = _body(headers, policy.body_limit)
+        body = _request_body(headers, policy.body_limit)
         if isinstance(body, InvalidRequest):
             return body
-        facts = _facts(name, headers, user)._replace(body=body[0], fields=body[1])
-        return submission_of(policy, facts, keys, options, self._secret())
+        facts = _request_facts(name, headers, user)._replace(body=body[0], fields=body[1])
+        return submission_of(policy, facts, keys, options, self._secret_bytes())
 
-    def _secret(self) -> bytes:
+    def _secret_bytes(self) -> bytes:
         return self._options.key or secret_bytes(current_app.secret_key or None)
 
 
-def _facts(name: str, headers: RequestHeaders, user: object) -> RequestFacts:
-    """All facts but the body."""
+def _request_facts(name: str, headers: RequestHeaders, user: object) -> RequestFacts:
+    """Return all facts but the body."""
     fields = _path_fields()
     rule = request.url_rule
     return RequestFacts(
@@ -392,7 +403,7 @@ def _facts(name: str, headers: RequestHeaders, user: object) -> RequestFacts:
 
 
 def _path_fields() -> dict[str, Any]:
-    """The values of the path, as its rule converts them.
+    """Return the values of the path, as its rule converts them.
 
     Not `view_args`: a `url_value_preprocessor` may have taken the tenant out of them.
     """
@@ -403,17 +414,19 @@ def _path_fields() -> dict[str, Any]:
     return dict(adapter.match(method=request.method)[1])
 
 
-def _body(headers: RequestHeaders, limit: int) -> tuple[bytes, list[Field] | None] | InvalidRequest:
-    """The body, or the fields and files of a form; or what is wrong with it."""
+def _request_body(
+    headers: RequestHeaders, limit: int
+) -> tuple[bytes, list[Field] | None] | InvalidRequest:
+    """Return the body, or the fields and files of a form; or what is wrong with it."""
     length, source = declared_length(headers) or 0, request.environ["wsgi.input"]
     if not isinstance(source, CountedInput):  # a request context that was opened by hand
-        body = _read()
+        body = _read_form_or_body()
         return too_large(limit) if len(body[0]) > limit else body
     if length > limit:
         source.drop(2 * limit)
         return too_large(limit)
     source.limit = limit
-    body = _read()
+    body = _read_form_or_body()
     source.limit = None
     if body[1] is None and len(body[0]) < length <= source.count:
         raise UsageError("the request body was read before the guard, and is not available again")
@@ -423,8 +436,8 @@ def _body(headers: RequestHeaders, limit: int) -> tuple[bytes, list[Field] | Non
     return INCOMPLETE if source.count < length else body
 
 
-def _read() -> tuple[bytes, list[Field] | None]:
-    """The body; of a form with files, or one that was parsed before, its fields."""
+def _read_form_or_body() -> tuple[bytes, list[Field] | None]:
+    """Return the body; of a form with files, or one that was parsed before, its fields."""
     is_form = request.mimetype == "multipart/form-data"
     if not is_form and "form" not in request.__dict__:
         body = request.get_data()

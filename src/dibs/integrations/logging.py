@@ -19,7 +19,7 @@ _FACTS = tuple([each.name for each in fields(Event) if each.name not in ("kind",
 
 
 def checked_level(level: int | str) -> int:
-    """The number of a level. UsageError: there is no such level."""
+    """Return the number of a level. Raises UsageError if there is no such level."""
     number = logging.getLevelNamesMapping().get(level.upper()) if isinstance(level, str) else level
     if type(number) is not int:
         raise UsageError(f"level must be a level of logging, such as INFO, not {level!r}")
@@ -27,12 +27,12 @@ def checked_level(level: int | str) -> int:
 
 
 def kinds_from(level: int) -> frozenset[Kind]:
-    """The kinds of events that are at least as bad as *level*."""
+    """Return the kinds of events that are at least as bad as *level*."""
     return frozenset([kind for kind, measure in MEASURES.items() if measure.level >= level])
 
 
 def facts_of(event: Event) -> dict[str, Any]:
-    """The facts that *event* has: text, numbers and booleans."""
+    """Return the facts that *event* has: text, numbers and booleans."""
     facts = {name: getattr(event, name) for name in _FACTS}
     return {name: fact for name, fact in facts.items() if fact is not None}
 
@@ -41,7 +41,7 @@ class LoggingListener:
     """Writes each event to *logger* (default: "dibs.events").
 
     WARNING is for what needs attention (outage, lost, leaked …), INFO for what happens now and then
-    (recovered, elected, fired …), DEBUG for everything else.
+    (recovered, elected, started …), DEBUG for everything else.
 
     Args:
         level: Less important events are not written, whatever the level of the logger.
@@ -66,18 +66,20 @@ class LoggingListener:
         facts = facts_of(event)
         extra = {f"dibs_{name}": fact for name, fact in facts.items()}
         extra |= {"dibs_event": event.kind, "dibs_name": event.name}
-        self._logger.log(level, "dibs.%s %s%s", event.kind, event.name, _shown(facts), extra=extra)
+        self._logger.log(
+            level, "dibs.%s %s%s", event.kind, event.name, _shown_facts(facts), extra=extra
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._logger.name!r}, {logging.getLevelName(self._level)}>"
 
 
-def _shown(facts: dict[str, object]) -> str:
+def _shown_facts(facts: dict[str, object]) -> str:
     """` held=0.02 guarded=True`."""
-    return "".join([f" {name}={_value(fact)}" for name, fact in facts.items()])
+    return "".join([f" {name}={_value_text(fact)}" for name, fact in facts.items()])
 
 
-def _value(fact: object) -> str:
+def _value_text(fact: object) -> str:
     if isinstance(fact, float):
         return f"{fact:.6g}"
     return repr(fact) if isinstance(fact, str) and " " in fact else str(fact)

@@ -106,7 +106,7 @@ _NO_SPAN = _NoSpan()
 
 
 def _is_real(provider: TracerProvider) -> bool:
-    """False: of the API only, without an SDK."""
+    """Return False if of the API only, without an SDK."""
     return not isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider)
 
 
@@ -185,11 +185,11 @@ class OpenTelemetryListener(Tally):
         self._counts: dict[EventKey, int] = {}
         self._histograms: dict[Quantity, Histogram] = {}
         if metrics:
-            self._measure(get_meter(_LIBRARY, __version__, meter_provider))
+            self._create_histograms(get_meter(_LIBRARY, __version__, meter_provider))
 
     @property
     def makes_spans(self) -> bool:
-        """Whether an SDK is configured; if not, the spans would not be seen.
+        """Return whether an SDK is configured; if not, the spans would not be seen.
 
         This is checked ten times a second at most: a check costs as much as counting an event.
         """
@@ -203,7 +203,7 @@ class OpenTelemetryListener(Tally):
     ) -> _Span | _NoSpan:
         """Begin a span, and make it the current one."""
         before = context.get_current()
-        attributes = self._attributes.get((name, reason)) or self._describe(name, reason)
+        attributes = self._attributes.get((name, reason)) or self._attributes_of(name, reason)
         span = self._tracer.start_span(
             f"{kind} {attributes['dibs.name']}",
             Context() if background else before,
@@ -213,11 +213,11 @@ class OpenTelemetryListener(Tally):
         return _NO_SPAN if span is trace.INVALID_SPAN else _Span(span, before)
 
     def origin(self) -> object:
-        """The current span, if there is a trace."""
+        """Return the current span, if there is a trace."""
         span_context = trace.get_current_span().get_span_context()
         return span_context if span_context.is_valid else None
 
-    def _describe(self, name: str, reason: str | None) -> dict[str, str]:
+    def _attributes_of(self, name: str, reason: str | None) -> dict[str, str]:
         attributes = {"dibs.name": label_text(name)}
         if reason is not None:
             attributes["dibs.load.reason"] = reason
@@ -227,32 +227,32 @@ class OpenTelemetryListener(Tally):
 
     # ---- metrics
 
-    def _measure(self, meter: Meter) -> None:
+    def _create_histograms(self, meter: Meter) -> None:
         for quantity, text in _DURATIONS.items():
             self._histograms[quantity] = meter.create_histogram(
                 f"dibs.{quantity}.duration", "s", text, explicit_bucket_boundaries_advisory=_BUCKETS
             )
         # Observed when metrics are exported, because counting here is ten times as fast.
         meter.create_observable_counter(
-            "dibs.events", [self._observe], "{event}", "What happened, by kind and name."
+            "dibs.events", [self._observe_counts], "{event}", "What happened, by kind and name."
         )
         meter.create_observable_up_down_counter(
             "dibs.claim.open", [_observe_claims], "{claim}", "Open claims of this process."
         )
 
-    def _learn(self, series: Series, key: EventKey) -> None:
+    def _learn_series(self, series: Series, key: EventKey) -> None:
         def add(number: int) -> None:
             self._counts[key] = self._counts.get(key, 0) + number
 
         series.add.append(add)
 
-    def _observer(self, quantity: Quantity, key: EventKey) -> Observer | None:
+    def _observer_of(self, quantity: Quantity, key: EventKey) -> Observer | None:
         kind, name, _ = key
         histogram = self._histograms.get(quantity)
         attributes = {"dibs.name": name, "dibs.outcome": kind}
         return None if histogram is None else _Recorder(histogram, attributes)
 
-    def _observe(self, options: CallbackOptions) -> Iterable[Observation]:
+    def _observe_counts(self, options: CallbackOptions) -> Iterable[Observation]:
         with self._lock:
             self._add_up()
             counts = self._counts.copy()

@@ -84,7 +84,7 @@ class PrometheusListener(Tally):
         """Names of claims: a `released` event may be of a lease."""
         self._metrics = _Metrics(prefix, self._add_up)
         if self._is_multiprocess:
-            self._attempt(_forget_dead_processes)
+            self._try_update(_forget_dead_processes)
             self._metrics.open.set(open_claims())  # a killed process may have had the same id
             self._metrics.outage.set(0)
         else:
@@ -99,7 +99,7 @@ class PrometheusListener(Tally):
         """Count *event*."""
         super().__call__(event)
         if event.kind in _NEED_EVENTS:
-            self._attempt(self._note, event, self._names(event.name))
+            self._try_update(self._note_event, event, self._names(event.name))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._prefix!r}: {len(self._names)} names>"
@@ -114,13 +114,13 @@ class PrometheusListener(Tally):
         super()._end_outage()
         self._metrics.outage.set(0)
 
-    def _observer(self, quantity: Quantity, key: EventKey) -> Observer | None:
-        """The histogram of *quantity*; of outages only the sum is exported."""
+    def _observer_of(self, quantity: Quantity, key: EventKey) -> Observer | None:
+        """Return the histogram of *quantity*; of outages only the sum is exported."""
         if quantity == "outage":
             return _Sum(self._metrics.out)
         return self._metrics.durations[quantity].labels(key[1])
 
-    def _learn(self, series: Series, key: EventKey) -> None:
+    def _learn_series(self, series: Series, key: EventKey) -> None:
         """Say which metrics an event updates: decided once for each kind and name."""
         kind, name, guarded = key
         metrics, measure = self._metrics, MEASURES[kind]
@@ -139,7 +139,7 @@ class PrometheusListener(Tally):
                 series.add.append(unguarded.inc)
             if not measure.is_long:
                 metrics.durations["hold"].labels(name)
-        if kind == "fired":
+        if kind == "started":
             metrics.missed.labels(name)
         if kind in _LEADS:
             leader, leads = metrics.leader.labels(name), _LEADS[kind]
@@ -174,8 +174,8 @@ class PrometheusListener(Tally):
                 series.add_up()
                 self._learn_claims(series, key)
 
-    def _note(self, event: Event, name: str) -> None:
-        """What is in the event itself."""
+    def _note_event(self, event: Event, name: str) -> None:
+        """Note what is in the event itself."""
         metrics = self._metrics
         if event.kind == "leaked":
             cause = event.cause if event.cause in _LEAKS else OTHER
@@ -206,22 +206,22 @@ class _DurationsByName:
         self._by_name: dict[str, Durations] = {}
 
     def labels(self, name: str) -> Durations:
-        """The durations of *name*."""
+        """Return the durations of *name*."""
         return self._by_name.setdefault(name, Durations(_BOUNDS))
 
     def describe(self) -> Iterable[Metric]:
-        """Its name and type."""
-        return [self._family()]
+        """Return its name and type."""
+        return [self._metric_family()]
 
     def collect(self) -> Iterable[Metric]:
-        """What was added until now."""
-        family = self._family()
+        """Return what was added until now."""
+        family = self._metric_family()
         for name, durations in self._by_name.copy().items():
             buckets = list(zip(_SHOWN, accumulate(durations.buckets), strict=True))
             family.add_metric([name], buckets, durations.total)
         return [family]
 
-    def _family(self) -> HistogramMetricFamily:
+    def _metric_family(self) -> HistogramMetricFamily:
         return HistogramMetricFamily(self._name, self._documentation, labels=["name"])
 
 
@@ -262,7 +262,7 @@ class _Metrics:
         self.outage = gauge("outage", "1 while Redis is unavailable.", "livemax")
         self.out = counter("outage_seconds", "Total duration of past outages.")
         self.leader = gauge("leader", "1 while this process is the leader.", "livesum", "name")
-        self.missed = counter("scheduled_missed", "Fires that were not run.", "name")
+        self.missed = counter("scheduled_missed", "Runs that were missed.", "name")
         text = "When a scheduled function last returned in this process."
         self.succeeded = gauge("scheduled_success_timestamp_seconds", text, "max", "name")
         self.durations = {
@@ -273,24 +273,24 @@ class _Metrics:
                 "scheduled_seconds", "Time that scheduled functions ran, also those that failed."
             ),
             "delay": durations(
-                "scheduled_delay_seconds", "Time from the fire of a function to its run."
+                "scheduled_delay_seconds", "Time from when a function was due to its run."
             ),
         }
         others = [each for each in vars(self).values() if isinstance(each, Counter | Gauge)]
         self._all = [*others, *self.durations.values()]
 
     def describe(self) -> Iterable[Metric]:
-        """The names and types of all."""
+        """Return the names and types of all."""
         return [described for metric in self._all for described in metric.describe()]
 
     def collect(self) -> Iterable[Metric]:
-        """All, as they are now."""
+        """Return all, as they are now."""
         self._update()
         return [family for metric in self._all for family in metric.collect()]
 
 
 def _is_multiprocess() -> bool:
-    """Whether prometheus_client adds up several processes."""
+    """Return whether prometheus_client adds up several processes."""
     return "PROMETHEUS_MULTIPROC_DIR" in os.environ
 
 

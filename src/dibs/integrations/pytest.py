@@ -29,7 +29,7 @@ machine that runs tests may be busy."""
 
 
 def _async_fixture() -> Any:
-    """The decorator for async fixtures: pytest-asyncio, if installed, runs only its own."""
+    """Return the decorator for async fixtures: pytest-asyncio, if installed, runs only its own."""
     if importlib.util.find_spec("pytest_asyncio") is None:
         return pytest.fixture
     return importlib.import_module("pytest_asyncio").fixture
@@ -54,14 +54,14 @@ class _Unguarded:
             pytest.fail(f"not guarded by dibs: {listed}", pytrace=False)
 
 
-def _options(unguarded: _Unguarded) -> Any:
+def _client_options(unguarded: _Unguarded) -> Any:
     limits = {"budget": BUDGET, "connect": CONNECT}
     return {**limits, "on_outage": "closed", "listeners": [unguarded]}
 
 
 @pytest.fixture(scope="session")
 def dibs_process() -> Iterator[Server]:
-    """The server of this session. Use `dibs_server`, which is empty."""
+    """Yield the server of this session. Use `dibs_server`, which is empty."""
     from ..testing import Server  # at first use: most sessions need no server
 
     with Server.start() as server:
@@ -70,7 +70,7 @@ def dibs_process() -> Iterator[Server]:
 
 @pytest.fixture
 def dibs_server(dibs_process: Server) -> Server:
-    """A `dibs.testing.Server`, empty: its `url` for your settings, its `keys()` to look at.
+    """Return a `dibs.testing.Server`, empty: its `url` for your settings, its `keys()` to look at.
 
     A test that freezes or kills it uses a separate `Dibs(dibs_server.url)`.
     """
@@ -80,9 +80,9 @@ def dibs_server(dibs_process: Server) -> Server:
 
 @pytest.fixture
 def dibs(dibs_server: Server) -> Iterator[Dibs]:
-    """A `Dibs` on an empty server. In an outage it raises Unavailable."""
+    """Yield a `Dibs` on an empty server. In an outage it raises Unavailable."""
     unguarded = _Unguarded()
-    options = _options(unguarded)
+    options = _client_options(unguarded)
     with Dibs(dibs_server.url, **options) as dibs:
         yield dibs
     unguarded.check()
@@ -90,9 +90,9 @@ def dibs(dibs_server: Server) -> Iterator[Dibs]:
 
 @_async_fixture()
 async def async_dibs(dibs_server: Server) -> AsyncIterator[AsyncDibs]:
-    """An `AsyncDibs` on an empty server, for tests that pytest-asyncio or anyio runs."""
+    """Yield an `AsyncDibs` on an empty server, for tests that pytest-asyncio or anyio runs."""
     unguarded = _Unguarded()
-    options = _options(unguarded)
+    options = _client_options(unguarded)
     async with AsyncDibs(dibs_server.url, **options) as dibs:
         yield dibs
     unguarded.check()

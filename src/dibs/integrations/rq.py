@@ -147,7 +147,7 @@ class UniqueQueue(Queue):
         return [answer(known) for _, answer in claims]
 
     def _created(self, data: Any) -> tuple[Any, Any, UniqueJobs | None, str]:
-        """What is asked for, its job, and what makes that unique."""
+        """Return what is asked for, its job, and what makes that unique."""
         job: Any = self.create_job(data.func, data.args, data.kwargs, job_id=data.job_id)
         jobs = _jobs_of(job)
         key = "" if jobs is None else jobs.key_of(job.args, job.kwargs)
@@ -162,7 +162,10 @@ class UniqueQueue(Queue):
         jobs: UniqueJobs | None,
         key: str,
     ) -> tuple[Any, Callable[[Any], Any]]:
-        """What is to be enqueued (None: nothing), and the answer, once all the others are."""
+        """Return what is to be enqueued (None.
+
+        Nothing), and the answer, once all the others are.
+        """
         if jobs is None:
             return data, lambda known: known[job.id]
         if jobs.turns is not None:
@@ -231,7 +234,7 @@ class UniqueQueue(Queue):
         return job
 
     def _there(self, error: Duplicate) -> Any:
-        """The job that has the key."""
+        """Return the job that has the key."""
         return self._fetched(cast(str, error.note), is_done=error.state == "done")
 
     def _fetched(self, job_id: str, *, is_done: bool = False) -> Any:
@@ -243,7 +246,7 @@ class UniqueQueue(Queue):
             return known(job_id, self.connection, self.serializer)
 
     def _can_run(self, entry: KeyInfo) -> bool:
-        """Whether a worker may still start a job."""
+        """Return whether a worker may still start a job."""
         job = self._fetched(str(entry.note))
         try:
             if job.get_status() != JobStatus.DEFERRED:
@@ -255,7 +258,7 @@ class UniqueQueue(Queue):
 
 
 def _call_of(data: Any) -> dict[str, Any]:
-    """The arguments of `enqueue_call` for what `enqueue_many` is given."""
+    """Return the arguments of `enqueue_call` for what `enqueue_many` is given."""
     known = inspect.signature(cast(Any, Queue).enqueue_call).parameters
     return {name: value for name, value in data._asdict().items() if name in known}
 
@@ -288,7 +291,7 @@ def _now(like: datetime) -> datetime:
 
 
 def _jobs_of(job: Any) -> UniqueJobs | None:
-    """The options of the function of *job*; None: it has none, or is not known here."""
+    """Return the options of the function of *job*; None: it has none, or is not known here."""
     if (known := getattr(job, "dibs_jobs", None)) is not None:
         return known
     try:
@@ -326,7 +329,10 @@ class _Returned(Exception):
 
 
 def _called(run: Run, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """What *function* returns. Duplicate: another transaction does the same, and may yet fail."""
+    """Return what *function* returns.
+
+    Raises Duplicate if another transaction does the same, and may yet fail.
+    """
 
     def call(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
@@ -374,7 +380,7 @@ def _running_job(jobs: UniqueJobs) -> Any:
 
 
 def _start(jobs: UniqueJobs, job: Any, args: Any, kwargs: Any) -> Run | Retry | None:
-    """The run of *job*; a Retry: it is not its turn; None: it is a duplicate."""
+    """Return the run of *job*; a Retry: it is not its turn; None: it is a duplicate."""
     timeout = job.timeout or 0  # -1: there is none
     patience = min(TURN_WITHIN, timeout / 2) if timeout > 0 else TURN_WITHIN
     own, key, send = None, "", functools.partial(_send_waiting, job)

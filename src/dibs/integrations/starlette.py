@@ -127,12 +127,12 @@ def install(app: Starlette, dibs: AsyncDibs | str, **options: Unpack[GuardKeywor
 def guard(
     policy: Policy, function: Callable[..., Any], within: TransactionOpener[Any] | None = None
 ) -> Callable[..., Any]:
-    """*function*, run under a claim. It needs no `request` parameter."""
+    """Return *function*, run under a claim. It needs no `request` parameter."""
     _check(function)
     # A plain function may have been wrapped around an async one.
     is_async = _is_async(function) or _is_async(inspect.unwrap(function))
     call = function if is_async else functools.partial(run_in_threadpool, function)
-    signature = _resolved(function)
+    signature = _resolved_signature(function)
     opened: _Within | None = None
     if within is not None:
         opened = _Within(within, policy, function, signature, is_async=is_async)
@@ -167,12 +167,12 @@ def guard(
     return shown
 
 
-def _throttle(throttle: Throttle, function: Callable[..., Any]) -> Callable[..., Any]:
-    """*function*, counted at each request."""
+def _throttled_function(throttle: Throttle, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return *function*, counted at each request."""
     _check(function)
     is_async = _is_async(function) or _is_async(inspect.unwrap(function))
     call = function if is_async else functools.partial(run_in_threadpool, function)
-    signature, name, is_added = _with_request(_resolved(function))
+    signature, name, is_added = _with_request(_resolved_signature(function))
 
     @functools.wraps(function)
     async def counted(*args: Any, **kwargs: Any) -> Any:
@@ -203,7 +203,7 @@ async def count(request: Request, throttle: Throttle, key: str) -> Response | No
 
 once = Once(guard)
 prevent_duplicate_submit = PreventDuplicateSubmit(guard)
-throttled = Throttled(_throttle)
+throttled = Throttled(_throttled_function)
 
 
 class _Within:
@@ -225,12 +225,12 @@ class _Within:
         runner = within_of(opener, policy, signature, is_async=is_async)
         self.opening, self.signature, self._find = runner
         self.function = function
-        self.call: Any = _awaited if is_async else run_in_threadpool
-        self.end: Any = _awaited if is_async else _ended_in_thread
+        self.call: Any = _call_and_await if is_async else run_in_threadpool
+        self.end: Any = _call_and_await if is_async else _ended_in_thread
         """How a transaction is ended."""
 
     def begin(self, claim: Any, records: Any, args: Any, kwargs: Any, wait: float) -> Any:
-        """The work, whose transaction is open; or why it is not ours."""
+        """Return the work, whose transaction is open; or why it is not ours."""
         given = (claim, records, self.function, args, kwargs, wait)
         return self.call(self.opening.begin, *given)
 
@@ -239,11 +239,11 @@ class _Within:
         return self.end(self._find, key)
 
     def run(self, args: Any, kwargs: Any) -> Any:
-        """What the endpoint returns for a request that is not guarded."""
+        """Return what the endpoint returns for a request that is not guarded."""
         return self.call(self.opening.run, self.function, args, kwargs)
 
 
-async def _awaited(function: Callable[..., Any], *args: Any) -> Any:
+async def _call_and_await(function: Callable[..., Any], *args: Any) -> Any:
     return await function(*args)
 
 
@@ -254,7 +254,7 @@ async def _ended_in_thread(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def _check(function: Callable[..., Any]) -> None:
-    """UsageError: *function* cannot be guarded."""
+    """Raise UsageError if *function* cannot be guarded."""
     if inspect.isclass(function):
         raise UsageError("decorate the methods of an endpoint class, not the class")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -262,7 +262,7 @@ def _check(function: Callable[..., Any]) -> None:
 
 
 def _is_async(function: Any) -> bool:
-    """True: calling it returns an awaitable; it may be an object with `__call__`."""
+    """Return True if calling it returns an awaitable; it may be an object with `__call__`."""
     call = getattr(function, "__call__", None)  # noqa: B004 – its code is what we want to see
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
@@ -280,15 +280,15 @@ def _with_request(signature: inspect.Signature) -> tuple[inspect.Signature, str,
 
 
 def _is_request(name: str, kind: Any) -> bool:
-    """True: this parameter is the request. A body may be named "request", too."""
+    """Return True if this parameter is the request. A body may be named "request", too."""
     kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     if inspect.isclass(kind):
         return issubclass(kind, Request) or (kind is inspect.Parameter.empty and name == "request")
     return isinstance(kind, str) and name == "request"
 
 
-def _resolved(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature with annotations as types: text would be evaluated in this module."""
+def _resolved_signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature with annotations as types: text would be evaluated in this module."""
     try:
         return inspect.signature(function, eval_str=True)
     except NameError:  # names that exist for type checkers only
@@ -313,12 +313,12 @@ def _guard_of(request: Request) -> "_RequestGuard":
 
 
 async def known_response(request: Request) -> Response | None:
-    """The response to a request whose key was used before; None: it is new."""
+    """Return the response to a request whose key was used before; None: it is new."""
     return await _guard_of(request).known_response(request)
 
 
 def leases_of(request: Request) -> RequestLeases:
-    """The leases of this request. UsageError: `install` was not called."""
+    """Return the leases of this request. Raises UsageError if `install` was not called."""
     return _guard_of(request).leases(request)
 
 
@@ -343,12 +343,15 @@ class _Middleware:
             guard = scope[GUARD] = _RequestGuard(self, scope, receive, send)
             await guard.run(self._app)
         elif scope["type"] == "lifespan" and self._url is not None:
-            await self._app(scope, receive, closing(send, self._close))
+            await self._app(scope, receive, closing(send, self._close_client))
         else:
             await self._app(scope, receive, send)
 
     async def _check(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """UsageError: a route leads past its guard. The server then ends, if it is starting."""
+        """Raise UsageError if a route leads past its guard.
+
+        The server then ends, if it is starting.
+        """
         try:
             check_routes_of(scope["app"])
         except UsageError as error:
@@ -358,7 +361,7 @@ class _Middleware:
             raise
         self._is_checked = True
 
-    async def _close(self) -> None:
+    async def _close_client(self) -> None:
         """Close the AsyncDibs that was made from a URL. The application may start again."""
         assert self._url is not None
         old, self.dibs = self.dibs, AsyncDibs(self._url)
@@ -382,7 +385,7 @@ class _RequestGuard:
         "_scope",
         "_send",
         "_since",
-        "_size",
+        "_size_of",
         "_spooled",
         "_submitted",
         "_unread",
@@ -406,7 +409,7 @@ class _RequestGuard:
         self._end: RequestEnd | None = None
         """None: nothing ends with the response."""
         self._is_started = False
-        self._size = 0
+        self._size_of = 0
         self._is_matched = False
         self._policy: Policy | None = None
         """The policy that limits the body; None: there is none, or the route is not known yet."""
@@ -430,13 +433,16 @@ class _RequestGuard:
     # ---- claims and leases
 
     def leases(self, request: Request) -> RequestLeases:
-        """The leases that this request holds until its response ends."""
+        """Return the leases that this request holds until its response ends."""
         if self._leases is None:
             self._leases = self._end_of(request).leases = RequestLeases(self._middleware.dibs)
         return self._leases
 
     def _end_of(self, request: Request) -> RequestEnd:
-        """What ends with the response. Called in the task in which FastAPI runs the endpoint."""
+        """Return what ends with the response.
+
+        Called in the task in which FastAPI runs the endpoint.
+        """
         if self._end is None:
             opener = asyncio.current_task()
             self._end = RequestEnd(request.scope, self._receive, self._pass_on, opener)
@@ -450,7 +456,7 @@ class _RequestGuard:
         *given*: values that the endpoint gets, see `RequestFacts`. *find*: as in `ClaimRequest`.
         """
         name = f"{endpoint_method(request.method)} {route_of(request)}"
-        submission = await self._submission(policy, request, name, given)
+        submission = await self._submission_of(policy, request, name, given)
         if submission is None:
             return None
         mark_guarded(request.scope)
@@ -464,7 +470,7 @@ class _RequestGuard:
         return None
 
     async def known_response(self, request: Request) -> Response | None:
-        """The response to a request whose key was used before; None: it is new.
+        """Return the response to a request whose key was used before; None: it is new.
 
         For what would refuse it before its endpoint, and the guard of that, are called.
         """
@@ -472,7 +478,7 @@ class _RequestGuard:
         if policy is None or policy.key == "never":
             return None
         name = f"{endpoint_method(request.method)} {route_of(request)}"
-        submission = await self._submission(policy, request, name, {})
+        submission = await self._submission_of(policy, request, name, {})
         if submission is None or isinstance(submission, InvalidRequest) or not submission.by_client:
             return None
         find = found_by(request.scope.get("endpoint"))
@@ -511,7 +517,7 @@ class _RequestGuard:
         recorder.transaction = OpenTransaction(work, within.end)
         return None, work.result
 
-    async def _submission(
+    async def _submission_of(
         self, policy: Policy, request: Request, name: str, given: dict[str, str | None]
     ) -> Submission | InvalidRequest | None:
         options, keys = self._middleware.options, keys_of(policy, request.scope)
@@ -544,7 +550,7 @@ class _RequestGuard:
                     await self._leases.leave(error)
                 if self._unread is None or self._is_started or not isinstance(error, Exception):
                     raise
-                await self._refuse(*self._unread)
+                await self._refuse_body(*self._unread)
             if self._leases is not None:
                 await self._leases.leave(None)
         finally:
@@ -568,34 +574,34 @@ class _RequestGuard:
         receive, policy = (self._receive if self._end is None else self._end.receive), self._policy
         if policy is None or self._is_read:
             message = await receive()
-            self._size += len(message.get("body", b""))
+            self._size_of += len(message.get("body", b""))
             return message
-        if not self._size:  # before its first piece it costs nothing
-            return await self._limited(policy, receive)
+        if not self._size_of:  # before its first piece it costs nothing
+            return await self._limited_piece(policy, receive)
         if self._until is None:
             self._until = asyncio.get_running_loop().time() + policy.body_seconds
         try:
             async with asyncio.timeout_at(self._until):
-                return await self._limited(policy, receive)
+                return await self._limited_piece(policy, receive)
         except TimeoutError:
             self._unread = self._unread or (policy, TIMED_OUT)
             return {"type": "http.disconnect"}
 
-    async def _limited(self, policy: Policy, receive: Receive) -> Message:
-        """A piece of the body; http.disconnect: there is too much of it."""
+    async def _limited_piece(self, policy: Policy, receive: Receive) -> Message:
+        """Return a piece of the body; http.disconnect: there is too much of it."""
         message = await receive()
-        self._size += len(message.get("body", b""))
+        self._size_of += len(message.get("body", b""))
         self._is_read = not message.get("more_body")
-        if self._size > policy.body_limit:
+        if self._size_of > policy.body_limit:
             self._unread = policy, too_large(policy.body_limit)
-        elif not self._spooled.grow(self._size):
+        elif not self._spooled.grow(self._size_of):
             self._unread = policy, NO_ROOM
         else:
             return message
         # A client that is answered while it sends would lose its connection, and the response.
-        while message.get("more_body") and self._size <= 2 * policy.body_limit:
+        while message.get("more_body") and self._size_of <= 2 * policy.body_limit:
             message = await self._receive()
-            self._size += len(message.get("body", b""))
+            self._size_of += len(message.get("body", b""))
         return {"type": "http.disconnect"}
 
     def _policy_of_route(self) -> Policy | None:
@@ -608,7 +614,10 @@ class _RequestGuard:
     # ---- the response
 
     async def send(self, message: Message) -> None:
-        """Pass on. UsageError: the guard was passed by. LeaseLost: it is too late."""
+        """Pass on. Raises UsageError if the guard was passed by.
+
+        Raises LeaseLost if it is too late.
+        """
         if message["type"] == "http.response.start":
             check_registered((self._scope.get("endpoint"),))  # its route may be new
             if self._leases is not None:
@@ -618,11 +627,11 @@ class _RequestGuard:
             if self.fields:
                 message = with_fields(self.fields, message)
         if self._unread is not None and not self._is_started:
-            await self._refuse(*self._unread)
+            await self._refuse_body(*self._unread)
         if self._unread is None:
             await self._guarded_send(message)
 
-    async def _refuse(self, policy: Policy, why: InvalidRequest) -> None:
+    async def _refuse_body(self, policy: Policy, why: InvalidRequest) -> None:
         """Refuse a body that was not read, in place of what the application says about it."""
         refused = refusal_response(policy, why, by_client=True)
         await send_response(refused, self._guarded_send)
@@ -636,7 +645,7 @@ class _RequestGuard:
 
 
 def _facts_of(request: Request, name: str, headers: RequestHeaders, user: object) -> RequestFacts:
-    """All facts but the body."""
+    """Return all facts but the body."""
     scope, fields = request.scope, path_fields_of(request)
     template, mount = template_of(scope), mount_of(scope)
     return RequestFacts(
@@ -656,23 +665,23 @@ def _facts_of(request: Request, name: str, headers: RequestHeaders, user: object
 async def _body_of(
     request: Request, headers: dict[str, str], limit: int
 ) -> tuple[bytes, list[Field] | None] | InvalidRequest:
-    """The body, or the fields and files of a form; or what is wrong with it."""
+    """Return the body, or the fields and files of a form; or what is wrong with it."""
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         is_form = media_type == "multipart/form-data"
         body = None if is_form else await _bytes_of(request, media_type)
         if body is None:
             form = (await request.form()).multi_items()
-            if sum([_size(value) for _, value in form]) > limit:  # parsed before the guard
+            if sum([_size_of(value) for _, value in form]) > limit:  # parsed before the guard
                 return too_large(limit)
-            return b"", await _fields(form)
+            return b"", await _form_fields(form)
     except ClientDisconnect:
         return INCOMPLETE
     return too_large(limit) if len(body) > limit else (body, None)
 
 
 async def _bytes_of(request: Request, media_type: str) -> bytes | None:
-    """The body; the endpoint can read it again. None: a form that was parsed before."""
+    """Return the body; the endpoint can read it again. None: a form that was parsed before."""
     try:
         return await request.body()
     except RuntimeError:
@@ -681,11 +690,11 @@ async def _bytes_of(request: Request, media_type: str) -> bytes | None:
         return None
 
 
-def _size(value: Any) -> int:
+def _size_of(value: Any) -> int:
     return (value.size or 0) if isinstance(value, UploadFile) else len(value)
 
 
-async def _fields(form: list[tuple[str, Any]]) -> list[Field]:
+async def _form_fields(form: list[tuple[str, Any]]) -> list[Field]:
     uploads = [(name, value) for name, value in form if isinstance(value, UploadFile)]
     values = [(name, str(value)) for name, value in form if not isinstance(value, UploadFile)]
     files = [

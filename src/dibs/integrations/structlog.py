@@ -24,7 +24,7 @@ class StructlogListener:
     """Writes each event to *logger* (default: that of structlog, as it is configured).
 
     WARNING is for what needs attention (outage, lost, leaked …), INFO for what happens now and then
-    (recovered, elected, fired …), DEBUG for everything else.
+    (recovered, elected, started …), DEBUG for everything else.
 
     Args:
         level: Less important events are not written.

@@ -94,7 +94,7 @@ def unique(
 
 
 def _injected(function: Callable[..., Any]) -> list[str]:
-    """The parameters that a worker fills, and that no message has."""
+    """Return the parameters that a worker fills, and that no message has."""
     hints = get_type_hints(function, include_extras=True)
     names: list[str] = []
     for name, parameter in signature_of(function).parameters.items():
@@ -294,7 +294,7 @@ class _Runs(TaskiqMiddleware):
 
 
 def _runs_of(broker: AsyncBroker) -> _Runs:
-    """The middleware of *broker*. That of a shared task is known when a worker runs it."""
+    """Yield the middleware of *broker*. That of a shared task is known when a worker runs it."""
     for middleware in broker.middlewares:
         if isinstance(middleware, _Runs):
             return middleware
@@ -303,7 +303,7 @@ def _runs_of(broker: AsyncBroker) -> _Runs:
     listen = broker.listen
 
     async def naming() -> AsyncGenerator[Any, None]:
-        """What *listen* yields: it may wait in this process for long."""
+        """Yield what *listen* yields: it may wait in this process for long."""
         async with contextlib.aclosing(listen()) as deliveries:
             async for delivery in deliveries:
                 await _name(broker, delivery)
@@ -339,7 +339,7 @@ async def _name(broker: AsyncBroker, delivery: Any) -> None:
 
 
 def _guarded(function: Callable[..., Any], jobs: AsyncUniqueJobs) -> Callable[..., Any]:
-    """*function*, guarded where a worker calls it; called by anything else it is not."""
+    """Return *function*, guarded where a worker calls it; called by anything else it is not."""
     is_async = inspect.iscoroutinefunction(function)
 
     @functools.wraps(function)

@@ -76,19 +76,19 @@ class DibsMiddleware:
         check_routes(self._policies)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        policy = match_policy(self._policies, _method(environ), *_paths(environ))
-        if policy is None or (policy.key == "only" and not _keys(environ, policy)):
+        policy = match_policy(self._policies, _request_method(environ), *_request_paths(environ))
+        if policy is None or (policy.key == "only" and not _client_keys(environ, policy)):
             return self._app(environ, start_response)
-        return self._guard(policy, environ, start_response)
+        return self._guard_request(policy, environ, start_response)
 
-    def _guard(
+    def _guard_request(
         self, policy: Policy, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
         mark_guarded(environ)
         is_terminated = bool(environ.get("wsgi.input_terminated"))
         body = RequestBody(self._options.spool, is_terminated=is_terminated)
         try:
-            submission = self._submission(policy, environ, body)
+            submission = self._submission_of(policy, environ, body)
             assert submission is not None
             outcome = claim_request(self._dibs, policy, policy.route, submission)
         except BaseException:
@@ -96,18 +96,18 @@ class DibsMiddleware:
             raise
         if isinstance(outcome, Response):
             body.close()
-            return send_response(outcome, start_response, _method(environ))
+            return send_response(outcome, start_response, _request_method(environ))
         environ["wsgi.input"] = body.file
         if environ.pop("HTTP_TRANSFER_ENCODING", None) is not None:
             environ["CONTENT_LENGTH"] = str(body.size)  # known now; it is no longer chunked
-        path = _text(environ.get("SCRIPT_NAME", "")) + _path(environ)
+        path = _path_text(environ.get("SCRIPT_NAME", "")) + _request_path(environ)
         claim = RequestClaim(applied(policy, submission), outcome, path)
         response = ResponseBody(
-            _method(environ), start_response, [claim], body.close, is_recorded=True
+            _request_method(environ), start_response, [claim], body.close, is_recorded=True
         )
         return response.run(self._app, environ)
 
-    def _submission(
+    def _submission_of(
         self, policy: Policy, environ: Environ, body: "RequestBody"
     ) -> Submission | InvalidRequest | None:
         headers, options = header_fields(environ), self._options
@@ -115,9 +115,9 @@ class DibsMiddleware:
         if invalid is not None:
             return invalid
         facts = RequestFacts(
-            method=_method(environ),
+            method=_request_method(environ),
             route=policy.route,
-            path=_path(environ),
+            path=_request_path(environ),
             query=environ.get("QUERY_STRING", ""),
             headers=headers,
             body=body.data,
@@ -126,7 +126,7 @@ class DibsMiddleware:
             address=environ.get("REMOTE_ADDR"),
             path_fields=_path_fields(policy, environ) if "{" in policy.route else {},
         )
-        return submission_of(policy, facts, _keys(environ, policy), options)
+        return submission_of(policy, facts, _client_keys(environ, policy), options)
 
 
 def send_response(response: Response, start_response: StartResponse, method: str) -> list[bytes]:
@@ -161,7 +161,7 @@ class RequestBody:
     def read(self, source: Any, headers: dict[str, str], limit: int) -> InvalidRequest | None:
         """Read to the end. Returns what is wrong with the body: incomplete, or too long."""
         length = declared_length(headers)
-        self.size = self._copy(source, headers, limit, length)
+        self.size = self._copy_body(source, headers, limit, length)
         if self.size > limit:
             return too_large(limit)
         if self._has_no_room:
@@ -174,8 +174,13 @@ class RequestBody:
             self.file.seek(0)
         return None
 
-    def _copy(self, source: Any, headers: dict[str, str], limit: int, length: int | None) -> int:
-        """The number of bytes. Without a length, only an input that is terminated can be read."""
+    def _copy_body(
+        self, source: Any, headers: dict[str, str], limit: int, length: int | None
+    ) -> int:
+        """Return the number of bytes.
+
+        Without a length, only an input that is terminated can be read.
+        """
         if length is None and not self._is_terminated:
             return 0
         hashing, size = BodyHash(headers.get("content-type", "")), 0
@@ -209,7 +214,7 @@ class CountedInput:
         self.limit: int | None = None
         """Bytes after which nothing more is returned; None: no limit."""
 
-    def _counted(self, data: bytes) -> bytes:
+    def _counted_data(self, data: bytes) -> bytes:
         self.count += len(data)
         return data
 
@@ -219,14 +224,14 @@ class CountedInput:
         if self.limit is not None:
             most = max(self.limit - self.count + 1, 0)  # one more, by which the excess is noticed
             size = most if size < 0 else min(size, most)
-        return self._counted(self._source.read(size))
+        return self._counted_data(self._source.read(size))
 
     def drop(self, most: int) -> None:
         """Read and drop up to *most* bytes.
 
         A client that is still sending would lose its connection, and the response with it.
         """
-        while most > 0 and (piece := self._counted(self._source.read(min(most, 65536)))):
+        while most > 0 and (piece := self._counted_data(self._source.read(min(most, 65536)))):
             most -= len(piece)
 
     def read1(self, size: int | None = -1) -> bytes:
@@ -241,14 +246,14 @@ class CountedInput:
 
     def readline(self, *size: int) -> bytes:
         """See io.BufferedIOBase."""
-        return self._counted(self._source.readline(*size))
+        return self._counted_data(self._source.readline(*size))
 
     def readlines(self, *hint: int) -> list[bytes]:
         """See io.BufferedIOBase."""
-        return [self._counted(line) for line in self._source.readlines(*hint)]
+        return [self._counted_data(line) for line in self._source.readlines(*hint)]
 
     def __iter__(self) -> Iterator[bytes]:
-        return map(self._counted, self._source)
+        return map(self._counted_data, self._source)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
@@ -258,7 +263,7 @@ class CountedInput:
 
 
 def header_fields(environ: Environ) -> RequestHeaders:
-    """The headers; several lines of one name are joined by the server."""
+    """Return the headers; several lines of one name are joined by the server."""
     lines = [
         (key[5:].replace("_", "-"), str(value))
         for key, value in environ.items()
@@ -270,31 +275,31 @@ def header_fields(environ: Environ) -> RequestHeaders:
     return read_headers(lines)
 
 
-def _keys(environ: Environ, policy: Policy) -> list[str]:
+def _client_keys(environ: Environ, policy: Policy) -> list[str]:
     value = environ.get("HTTP_" + policy.header.upper().replace("-", "_"))
     return [] if value is None else split_key_lines([value])
 
 
-def _method(environ: Environ) -> str:
+def _request_method(environ: Environ) -> str:
     """In upper case: many applications treat "post" as POST."""
     return environ["REQUEST_METHOD"].upper()
 
 
 def _path_fields(policy: Policy, environ: Environ) -> dict[str, str]:
-    """The values of the `{fields}` of the route."""
-    return policy.path_fields(_method(environ), *_paths(environ))
+    """Return the values of the `{fields}` of the route."""
+    return policy.path_fields(_request_method(environ), *_request_paths(environ))
 
 
-def _path(environ: Environ) -> str:
-    return _text(environ.get("PATH_INFO", "")) or "/"
+def _request_path(environ: Environ) -> str:
+    return _path_text(environ.get("PATH_INFO", "")) or "/"
 
 
-def _paths(environ: Environ) -> tuple[str, ...]:
-    """The path as the application sees it; with a prefix (`SCRIPT_NAME`), both forms."""
-    path, root = _path(environ), environ.get("SCRIPT_NAME", "")
-    return (path, _text(root) + path) if root else (path,)
+def _request_paths(environ: Environ) -> tuple[str, ...]:
+    """Return the path as the application sees it; with a prefix (`SCRIPT_NAME`), both forms."""
+    path, root = _request_path(environ), environ.get("SCRIPT_NAME", "")
+    return (path, _path_text(root) + path) if root else (path,)
 
 
-def _text(value: str) -> str:
-    """The text of a path: WSGI decodes its bytes as Latin-1."""
+def _path_text(value: str) -> str:
+    """Return the text of a path: WSGI decodes its bytes as Latin-1."""
     return value.encode("latin-1").decode("utf-8", "surrogateescape")

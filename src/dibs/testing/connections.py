@@ -67,7 +67,7 @@ class FaultPlan:
         self.faults.clear()
 
     def next_fault(self, trigger: Trigger, seen: bytes, fresh: int) -> Fault | None:
-        """The first fault whose match ends within the last `fresh` bytes of `seen`."""
+        """Return the first fault whose match ends within the last `fresh` bytes of `seen`."""
         for fault in self.faults:
             reach = fresh + max(len(fault.match) - 1, 0)
             if fault.trigger == trigger and fault.match in seen[-reach:]:
@@ -118,7 +118,7 @@ class Endpoint(asyncio.Protocol):
 
     @property
     def open(self) -> bool:
-        """Whether it can still be written to."""
+        """Return whether it can still be written to."""
         return self._transport is not None and not self._transport.is_closing()
 
     def begin(self) -> None:
@@ -212,7 +212,7 @@ class Pipe:
 
 
 def _pieces_of_chunk(length: int, piece: int, rate: float) -> tuple[int, float]:
-    """How large the pieces of a chunk are, and how many seconds lie between them."""
+    """Return how large the pieces of a chunk are, and how many seconds lie between them."""
     size = min(piece or length or 1, int(rate / PIECES_PER_SECOND) + 1 if rate else length or 1)
     return size, max(PIECE_PAUSE if piece else 0.0, size / rate if rate else 0.0)
 

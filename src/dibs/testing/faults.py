@@ -33,7 +33,7 @@ class Proxy(Closeable):
 
     @property
     def url(self) -> str:
-        """Where clients connect instead of to the server."""
+        """Return where clients connect instead of to the server."""
         return f"redis://127.0.0.1:{self.port}"
 
 
@@ -133,14 +133,14 @@ class CommandFilter(Proxy):
 
 
 def _command_names(words: WireCommand) -> list[str]:
-    """The names of a command: "CLIENT", "CLIENT TRACKING"."""
+    """Return the names of a command: "CLIENT", "CLIENT TRACKING"."""
     texts = [word.decode(errors="replace").upper() for word in words[:2]]
     has_subcommand = texts[0] in ("CLIENT", "COMMAND", "SCRIPT", "CLUSTER", "ACL", "CONFIG")
     return [texts[0], " ".join(texts)] if has_subcommand else [texts[0]]
 
 
 def _commands_of(client: socket.socket) -> Iterator[WireCommand]:
-    """The commands that a client sends, until it closes the connection."""
+    """Yield the commands that a client sends, until it closes the connection."""
     with client.makefile("rb") as stream:
         while (head := stream.readline()).startswith(b"*"):
             yield [_read_word(stream) for _ in range(int(head[1:]))]
@@ -152,7 +152,7 @@ def _read_word(stream: BufferedReader) -> bytes:
 
 
 def wire_bytes(words: WireCommand) -> bytes:
-    """A command as the wire wants it."""
+    """Return a command as the wire wants it."""
     parts = [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
     return b"*%d\r\n%b" % (len(words), b"".join(parts))
 
@@ -198,29 +198,35 @@ class FaultProxy(Proxy):
 
     @property
     def url(self) -> str:
-        """Where clients connect instead of to the server; with `tls` it names the certificate."""
+        """Return where clients connect instead of to the server.
+
+        With `tls` it names the certificate.
+        """
         return super().url if self._tls is None else self._tls.url(f"127.0.0.1:{self.port}")
 
     @property
     def connections(self) -> int:
-        """How many connections it has accepted so far."""
+        """Return how many connections it has accepted so far."""
         return self._accepted
 
     @property
     def open(self) -> int:
-        """How many of them the clients still have open."""
+        """Return how many of them the clients still have open."""
         if not self._is_running:
             return 0
         return self._do_in_loop(lambda: sum(each.client.open for each in self._connections))
 
     @property
     def requests(self) -> int:
-        """How many chunks have come from clients: what one write sent is, as a rule, one chunk."""
+        """Return how many chunks have come from clients.
+
+        What one write sent is, as a rule, one chunk.
+        """
         return self._plan.requests
 
     @property
     def triggered(self) -> int:
-        """How many requests or replies a fault with a count has hit so far."""
+        """Return how many requests or replies a fault with a count has hit so far."""
         return self._plan.triggered
 
     def swallow_replies(self, count: int = 1, *, match: bytes = b"", keep: int = 0) -> None:

@@ -20,7 +20,7 @@ class _Choice:
         self._numbers = count()
 
     def next(self) -> int:
-        """The next port to try."""
+        """Return the next port to try."""
         if self._process != os.getpid():  # a forked child would try what its parent tries
             source = random.SystemRandom()  # hypothesis, and others, seed the global one
             self._process, self._numbers = os.getpid(), count(source.randrange(_PART * _PARTS))
@@ -29,7 +29,7 @@ class _Choice:
 
 
 def _port_range(worker: str) -> tuple[int, int]:
-    """The first port, and how many there are: for a *worker* of pytest-xdist, or for all."""
+    """Return the first port, and how many there are: for a *worker* of pytest-xdist, or for all."""
     number = worker.removeprefix("gw")
     if not number.isdecimal():
         return _FIRST, _PART * _PARTS

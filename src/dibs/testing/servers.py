@@ -91,7 +91,7 @@ def _on_path(name: str) -> Iterator[Path]:
 
 
 def _of_version(lowest: int, programs: Iterable[Path]) -> Iterator[Path]:
-    """Those that are Redis of that version or a later one."""
+    """Yield those that are Redis of that version or a later one."""
     for program in programs:
         if not os.access(program, os.X_OK):
             continue
@@ -187,7 +187,7 @@ class Server(Closeable):
 
     @property
     def url(self) -> str:
-        """Where it listens for TCP."""
+        """Return where it listens for TCP."""
         return f"redis://127.0.0.1:{self.port}"
 
     @property
@@ -197,12 +197,12 @@ class Server(Closeable):
 
     @property
     def unix_url(self) -> str:
-        """Where it listens on its Unix socket."""
+        """Return where it listens on its Unix socket."""
         return f"unix://{self.unix_path}"
 
     @property
     def tls_url(self) -> str:
-        """Where it listens for TLS, naming the certificate to trust; needs `tls=True`."""
+        """Return where it listens for TLS, naming the certificate to trust; needs `tls=True`."""
         assert self._certificates is not None, "start the server with tls=True"
         if self._tls_port is not None:
             return self._certificates.url(f"127.0.0.1:{self._tls_port}")
@@ -218,7 +218,7 @@ class Server(Closeable):
 
     @property
     def alive(self) -> bool:
-        """Whether the process exists; a frozen one does."""
+        """Return whether the process exists; a frozen one does."""
         return self._process is not None and self._process.code is None
 
     @property

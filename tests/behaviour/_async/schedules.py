@@ -36,7 +36,7 @@ class Clock:
 
     @asynccontextmanager
     async def scheduler(self, dibs: AsyncDibs, drain: float = 10):
-        """A scheduler that goes by this clock, and knows the last fire of each function."""
+        """A scheduler that goes by this clock, and knows the last run of each function."""
         scheduler = dibs.scheduler(drain=drain)
         scheduler.clock, scheduler.server_time = self, self.server_time
         self._watched.append(scheduler)

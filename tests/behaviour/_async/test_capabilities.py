@@ -137,8 +137,8 @@ async def lead(dibs: AsyncDibs, ran: Ran) -> None:
 
 async def schedule(dibs: AsyncDibs, ran: Ran) -> None:
     @dibs.scheduled(every=1, key="totals", ttl=5)
-    async def totals(fire: Any) -> None:
-        ran.begun = fire.lease.guarded and bool(fire.lease.fence)
+    async def totals(run: Any) -> None:
+        ran.begun = run.lease.guarded and bool(run.lease.fence)
 
     async with dibs.scheduler():
         await eventually(lambda: ran.begun)

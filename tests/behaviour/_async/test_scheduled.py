@@ -1,4 +1,4 @@
-"""What `scheduled` promises: each fire is run by one machine, on time or late, or is skipped."""
+"""What `scheduled` promises: one machine executes each run, on time or late, or skips it."""
 
 import logging
 import re
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from dibs import AsyncDibs, Event, Unavailable, UsageError
-from dibs._core.schedule import Run, record_request
+from dibs._core.schedule import RunEnd, record_request
 from dibs.testing import FaultProxy, Server
 
 from .._tasks import Background, Interrupt, eventually, sleep
@@ -20,15 +20,15 @@ from ..events import kinds
 from .schedules import NOON, Clock, has_begun
 
 LEASE = "scheduled:{scheduled-last:tick}"
-KEYS = [b"scheduled-last:tick", b"fires:{scheduled-last:tick}", LEASE.encode()]
+KEYS = [b"scheduled-last:tick", b"runs:{scheduled-last:tick}", LEASE.encode()]
 
 
 def of(events: list[Event], *wanted: str) -> list[Event]:
     return [event for event in events if event.kind in wanted]
 
 
-async def test_a_fire_is_run_by_one_of_several_machines(server: Server) -> None:
-    """Three machines, one clock: once for each fire, on the first machine."""
+async def test_a_run_is_run_by_one_of_several_machines(server: Server) -> None:
+    """Three machines, one clock: once for each run, on the first machine."""
     runs: list[datetime] = []
     clock = Clock()
     async with (
@@ -39,9 +39,9 @@ async def test_a_fire_is_run_by_one_of_several_machines(server: Server) -> None:
         for dibs in (one, two, three):
 
             @dibs.scheduled(every=60, key="tick")
-            async def tick(fire: Any) -> None:
-                fire.lease.check()
-                runs.append(fire.at)
+            async def tick(run: Any) -> None:
+                run.lease.check()
+                runs.append(run.at)
 
         async with clock.scheduler(one), clock.scheduler(two), clock.scheduler(three):
             await eventually(has_begun(server, "tick"))
@@ -51,19 +51,19 @@ async def test_a_fire_is_run_by_one_of_several_machines(server: Server) -> None:
     assert runs == [datetime.fromtimestamp(NOON + 60 * minute, UTC) for minute in (1, 2, 3)]
 
 
-async def test_clocks_that_are_apart_run_a_fire_once(valkey: Server) -> None:
+async def test_clocks_that_are_apart_run_a_run_once(valkey: Server) -> None:
     """By the server's clock: it is ahead of one machine and behind the other."""
     runs: list[str] = []
     ahead, behind = Clock(NOON + 15, ahead=15), Clock(NOON - 15, ahead=-15)
     async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
 
         @one.scheduled(every=10, key="tick")
-        async def early(fire: Any) -> None:
-            runs.append(f"early {fire.at:%M:%S}")
+        async def early(run: Any) -> None:
+            runs.append(f"early {run.at:%M:%S}")
 
         @two.scheduled(every=10, key="tick")
-        async def late(fire: Any) -> None:
-            runs.append(f"late {fire.at:%M:%S}")
+        async def late(run: Any) -> None:
+            runs.append(f"late {run.at:%M:%S}")
 
         async with ahead.scheduler(one) as first, behind.scheduler(two):
             await eventually(has_begun(valkey, "tick"))
@@ -82,7 +82,7 @@ async def test_clocks_that_are_apart_run_a_fire_once(valkey: Server) -> None:
     assert runs == ["early 00:10", "late 00:20"]
 
 
-async def test_a_machine_that_is_ahead_runs_no_fire_before_the_server_s_clock_shows_it(
+async def test_a_machine_that_is_ahead_runs_no_run_before_the_server_s_clock_shows_it(
     valkey: Server, proxy: FaultProxy
 ) -> None:
     """The network is slow, so that a round trip may explain how far its clock is ahead."""
@@ -91,8 +91,8 @@ async def test_a_machine_that_is_ahead_runs_no_fire_before_the_server_s_clock_sh
     async with AsyncDibs(proxy.url, budget=5) as dibs:
 
         @dibs.scheduled(every=60, key="tick")
-        async def tick(fire: Any) -> None:
-            runs.append(f"{fire.at:%H:%M}")
+        async def tick(run: Any) -> None:
+            runs.append(f"{run.at:%H:%M}")
 
         proxy.delay(requests=0.2)
         async with clock.scheduler(dibs):
@@ -120,12 +120,12 @@ async def test_a_machine_whose_clock_is_wrong_stands_aside(
         for key in ("tick", "tack"):
 
             @one.scheduled(every=60, key=key)
-            async def good(fire: Any) -> None:
-                runs.append(f"good {fire.at:%d %H:%M}")
+            async def good(run: Any) -> None:
+                runs.append(f"good {run.at:%d %H:%M}")
 
             @two.scheduled(every=60, key=key)
-            async def bad(fire: Any) -> None:
-                runs.append(f"bad {fire.at:%d %H:%M}")
+            async def bad(run: Any) -> None:
+                runs.append(f"bad {run.at:%d %H:%M}")
 
         async with clock.scheduler(two):
             await eventually(lambda: of(events, "clock_skew") != [])
@@ -155,7 +155,7 @@ async def test_a_machine_whose_clock_is_wrong_stands_aside(
 
 
 async def test_the_time_of_the_server_is_that_of_the_server(valkey: Server) -> None:
-    """Real clocks: one machine is right, the other two hours behind, for some fires."""
+    """Real clocks: one machine is right, the other two hours behind, for some runs."""
     runs: list[str] = []
     events: list[Event] = []
     async with (
@@ -164,12 +164,12 @@ async def test_the_time_of_the_server_is_that_of_the_server(valkey: Server) -> N
     ):
 
         @one.scheduled(every=1, key="tick")
-        async def good(fire: Any) -> None:
-            runs.append(f"good {fire.at:%H:%M:%S}")
+        async def good(run: Any) -> None:
+            runs.append(f"good {run.at:%H:%M:%S}")
 
         @two.scheduled(every=1, key="tick")
-        async def bad(fire: Any) -> None:
-            runs.append(f"bad {fire.at:%H:%M:%S}")
+        async def bad(run: Any) -> None:
+            runs.append(f"bad {run.at:%H:%M:%S}")
 
         behind = two.scheduler()
         behind.clock = lambda: time() - 7200
@@ -185,9 +185,9 @@ async def test_a_record_never_moves_back(server: Server) -> None:
     now = int(time()) * 1000
     async with AsyncDibs(server.url, budget=5) as dibs:
 
-        async def record(fire: int) -> int:
-            run = Run("web-1:1", "finished", fire, 5)
-            request = record_request(KEYS, fire, run, 60_000, inf, 0, b"")
+        async def record(run: int) -> int:
+            end = RunEnd("web-1:1", "finished", run, 5)
+            request = record_request(KEYS, run, end, 60_000, inf, 0, b"")
             await dibs._store.opened()
             await dibs._store.ask(request, monotonic())
             return _last(server, "tick")
@@ -198,18 +198,18 @@ async def test_a_record_never_moves_back(server: Server) -> None:
         assert await record(now + 60_000) == now + 60_000
         assert await record(now) == now + 60_000
         server.client().set("scheduled-last:tick", f"{now + 7_200_000} wrong:1")
-        assert await record(now) == now  # no fire of now + 2 h can be over
+        assert await record(now) == now  # no run of now + 2 h can be over
 
 
-async def test_a_new_schedule_does_not_begin_with_a_missed_fire(valkey: Server) -> None:
+async def test_a_new_schedule_does_not_begin_with_a_missed_run(valkey: Server) -> None:
     """Deployed at noon for three o'clock in the morning: nothing runs at noon."""
     runs: list[datetime] = []
     clock = Clock()
     async with AsyncDibs(valkey.url, budget=5) as dibs:
 
         @dibs.scheduled("0 3 * * *", key="nightly", timezone="Asia/Taipei")
-        async def nightly(fire: Any) -> None:
-            runs.append(fire.at)
+        async def nightly(run: Any) -> None:
+            runs.append(run.at)
 
         async with clock.scheduler(dibs):
             await eventually(has_begun(valkey, "nightly"))
@@ -224,14 +224,14 @@ async def test_a_new_schedule_does_not_begin_with_a_missed_fire(valkey: Server) 
 async def test_a_clock_that_is_set_back_while_a_new_schedule_begins(
     valkey: Server, proxy: FaultProxy
 ) -> None:
-    """It begins by the server's clock: the fires up to the wrong time are not over."""
+    """It begins by the server's clock: the runs up to the wrong time are not over."""
     runs: list[str] = []
     clock = Clock(NOON + 90, ahead=90)
     async with AsyncDibs(proxy.url, budget=60) as dibs:
 
         @dibs.scheduled(every=60, key="tick")
-        async def tick(fire: Any) -> None:
-            runs.append(f"{fire.at:%H:%M}")
+        async def tick(run: Any) -> None:
+            runs.append(f"{run.at:%H:%M}")
 
         proxy.hold_requests(match=b"scheduled-last")
         async with clock.scheduler(dibs):
@@ -243,17 +243,17 @@ async def test_a_clock_that_is_set_back_while_a_new_schedule_begins(
             await eventually(lambda: runs == ["12:01"])
 
 
-async def test_a_clock_that_is_set_forward_does_not_hold_up_the_fires_before(
+async def test_a_clock_that_is_set_forward_does_not_hold_up_the_runs_before(
     valkey: Server,
 ) -> None:
-    """A later fire seemed due: the server's clock is asked, and the next fire by it is run."""
+    """A later run seemed due: the server's clock is asked, and the next run by it is run."""
     runs: list[str] = []
     clock = Clock(NOON + 10)
     async with AsyncDibs(valkey.url, budget=5) as dibs:
 
         @dibs.scheduled(every=30, key="tick")
-        async def tick(fire: Any) -> None:
-            runs.append(f"{fire.at:%H:%M:%S}")
+        async def tick(run: Any) -> None:
+            runs.append(f"{run.at:%H:%M:%S}")
 
         async with clock.scheduler(dibs):
             await eventually(has_begun(valkey, "tick"))
@@ -264,7 +264,7 @@ async def test_a_clock_that_is_set_forward_does_not_hold_up_the_fires_before(
             await eventually(lambda: runs == ["12:00:30"], within=20)
 
 
-async def test_a_new_schedule_is_said_to_be_new_until_a_fire_is_over(
+async def test_a_new_schedule_is_said_to_be_new_until_a_run_is_over(
     valkey: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In its record and in one line of the log. Later, no machine takes it for new."""
@@ -287,7 +287,7 @@ async def test_a_new_schedule_is_said_to_be_new_until_a_fire_is_over(
     assert len(said) == 1 and said[0].startswith("tick: a new schedule")
 
 
-async def test_a_takeover_names_the_machine_that_had_the_fire(
+async def test_a_takeover_names_the_machine_that_had_the_run(
     valkey: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is a second run: the log says so, and the loss is one WARNING on the first machine."""
@@ -297,12 +297,12 @@ async def test_a_takeover_names_the_machine_that_had_the_fire(
     async with AsyncDibs(valkey.url, budget=5) as one, AsyncDibs(valkey.url, budget=5) as two:
 
         @one.scheduled(every=60, key="tick", ttl=1)
-        async def long(fire: Any) -> None:
+        async def long(run: Any) -> None:
             runs.append("one")
-            while not fire.lease.lost or "two" not in runs:  # or it would try again first
+            while not run.lease.lost or "two" not in runs:  # or it would try again first
                 with suppress(Interrupt):
                     await sleep(0.01)
-            fire.lease.check()
+            run.lease.check()
 
         @two.scheduled(every=60, key="tick")
         async def late() -> None:
@@ -319,13 +319,13 @@ async def test_a_takeover_names_the_machine_that_had_the_fire(
                 await eventually(lambda: runs == ["one", "two"])
             await eventually(lambda: any("failed" in line for line in caplog.messages))
     [taken] = [line for line in caplog.messages if "taking over" in line]
-    assert f"from {one._leases.identity.holder}" in taken and "the fire of " in taken
+    assert f"from {one._leases.identity.holder}" in taken and "the run of " in taken
     lost = [each for each in caplog.records if "its lease was lost" in each.getMessage()]
     assert [each.levelno for each in lost] == [logging.WARNING]
 
 
 def _looked(dibs: AsyncDibs) -> bool:
-    """Whether a machine knows who has the fire."""
+    """Whether a machine knows who has the run."""
     queues = [queue for each in dibs._leases.waiters.queues.values() for queue in each]
     return any(queue.holding is not None for queue in queues)
 
@@ -333,7 +333,7 @@ def _looked(dibs: AsyncDibs) -> bool:
 async def test_a_run_after_another_one_is_no_takeover(
     valkey: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """at_least: the next fire waits for a lease whose fire is over."""
+    """at_least: the next run waits for a lease whose run is over."""
     caplog.set_level(logging.INFO, "dibs")
     clock = Clock()
     async with AsyncDibs(valkey.url, budget=5) as dibs:
@@ -352,28 +352,28 @@ async def test_a_run_after_another_one_is_no_takeover(
     assert not any("taking over" in line for line in caplog.messages)
 
 
-async def test_fires_of_a_time_without_machines_are_made_up_for_once(valkey: Server) -> None:
+async def test_runs_of_a_time_without_machines_are_made_up_for_once(valkey: Server) -> None:
     """missed="once": the last of them runs late, with its own time; the others are counted."""
     runs: list[datetime] = []
     events: list[Event] = []
     async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
 
         @dibs.scheduled(every=3600, key="hourly")
-        async def hourly(fire: Any) -> None:
-            runs.append(fire.at)
+        async def hourly(run: Any) -> None:
+            runs.append(run.at)
 
         async with Clock().scheduler(dibs):
             await eventually(has_begun(valkey, "hourly"))
         async with Clock(NOON + 5.5 * 3600).scheduler(dibs):
             await eventually(lambda: len(of(events, "finished")) == 1)
     assert runs == [datetime.fromtimestamp(NOON + 5 * 3600, UTC)]
-    [fired] = of(events, "fired")
+    [started] = of(events, "started")
     [missed] = of(events, "missed")
-    assert fired.delay == 1800 and fired.guarded is True and fired.fence is not None
+    assert started.delay == 1800 and started.guarded is True and started.fence is not None
     assert missed.count == 4 and missed.name == "hourly"
 
 
-async def test_fires_of_a_time_without_machines_can_be_skipped(
+async def test_runs_of_a_time_without_machines_can_be_skipped(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """missed="skip": counted once in the fleet, and the next one runs when it is due."""
@@ -383,8 +383,8 @@ async def test_fires_of_a_time_without_machines_can_be_skipped(
     async with AsyncDibs(server.url, budget=5, listeners=[events.append]) as dibs:
 
         @dibs.scheduled(every=3600, key="hourly", missed="skip")
-        async def hourly(fire: Any) -> None:
-            runs.append(fire.at)
+        async def hourly(run: Any) -> None:
+            runs.append(run.at)
 
         async with Clock().scheduler(dibs):
             await eventually(has_begun(server, "hourly"))
@@ -396,11 +396,11 @@ async def test_fires_of_a_time_without_machines_can_be_skipped(
             await eventually(lambda: len(runs) == 1)
     assert runs == [datetime.fromtimestamp(NOON + 6 * 3600, UTC)]
     assert [event.count for event in of(events, "missed")] == [5]
-    assert any("hourly: 5 fires were missed" in line for line in caplog.messages)
+    assert any("hourly: 5 runs were missed" in line for line in caplog.messages)
 
 
 async def test_a_run_that_is_longer_than_its_period_is_not_overlapped(valkey: Server) -> None:
-    """The next machine waits for its end, and then runs the latest fire once."""
+    """The next machine waits for its end, and then executes the latest run once."""
     runs: list[str] = []
     clock = Clock()
     going: list[bool] = [True]
@@ -408,11 +408,11 @@ async def test_a_run_that_is_longer_than_its_period_is_not_overlapped(valkey: Se
         for dibs in (one, two):
 
             @dibs.scheduled(every=60, key="long")
-            async def long(fire: Any) -> None:
-                runs.append(f"begin {fire.at:%M}")
+            async def long(run: Any) -> None:
+                runs.append(f"begin {run.at:%M}")
                 while going[0]:
                     await sleep(0.01)
-                runs.append(f"end {fire.at:%M}")
+                runs.append(f"end {run.at:%M}")
 
         async with clock.scheduler(one), clock.scheduler(two):
             await eventually(has_begun(valkey, "long"))
@@ -429,7 +429,7 @@ async def test_a_run_that_is_longer_than_its_period_is_not_overlapped(valkey: Se
     assert runs == ["begin 01", "end 01", "begin 04", "end 04", "begin 05", "end 05"]
 
 
-async def test_a_fire_that_somebody_runs_is_not_skipped(valkey: Server) -> None:
+async def test_a_run_that_somebody_runs_is_not_skipped(valkey: Server) -> None:
     """missed="skip": a machine that comes late waits for the end of a run, and takes over."""
     events: list[Event] = []
     runs: list[str] = []
@@ -466,14 +466,14 @@ async def test_a_fire_that_somebody_runs_is_not_skipped(valkey: Server) -> None:
 
 
 async def test_a_server_whose_clock_was_set_back_does_not_stop_a_schedule(valkey: Server) -> None:
-    """It was a day ahead, and fires were run; when it is put right, they go on from there."""
+    """It was a day ahead, and runs were executed; when it is put right, they go on from there."""
     runs: list[str] = []
     clock = Clock(NOON + 86400)
     async with AsyncDibs(valkey.url, budget=5) as dibs:
 
         @dibs.scheduled(every=60, key="tick")
-        async def tick(fire: Any) -> None:
-            runs.append(f"{fire.at:%d %H:%M}")
+        async def tick(run: Any) -> None:
+            runs.append(f"{run.at:%d %H:%M}")
 
         async with clock.scheduler(dibs) as scheduler:
             await eventually(has_begun(valkey, "tick"))
@@ -489,7 +489,7 @@ async def test_a_server_whose_clock_was_set_back_does_not_stop_a_schedule(valkey
 async def test_schedules_and_leaders_wait_while_dibs_is_disabled(
     valkey: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """DIBS_DISABLED=1: else every machine would lead, and run every fire. "open" runs them."""
+    """DIBS_DISABLED=1: else every machine would lead, and execute every run. "open" does."""
     monkeypatch.setenv("DIBS_DISABLED", "1")
     events: list[Event] = []
     clock = Clock()
@@ -507,14 +507,14 @@ async def test_schedules_and_leaders_wait_while_dibs_is_disabled(
         with pytest.raises(Unavailable):
             async with dibs.leader("indexer", wait=0.05):
                 raise AssertionError("nobody leads")
-    assert {event.name for event in of(events, "fired", "finished")} == {"tock"}
+    assert {event.name for event in of(events, "started", "finished")} == {"tock"}
     assert valkey.keys() == [] and of(events, "elected") == []
     assert "leaders and schedules wait" in caplog.text
     assert "tick: waiting for Redis: dibs is disabled" in caplog.text
     assert "could not be recorded" not in caplog.text
 
 
-async def test_a_function_that_raises_has_had_its_fire(
+async def test_a_function_that_raises_has_had_its_run(
     valkey: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Logged with its traceback, an event with a code; not tried again by every other machine."""
@@ -536,7 +536,7 @@ async def test_a_function_that_raises_has_had_its_fire(
                 clock.set(NOON + 60 * minute)
                 await eventually(lambda minute=minute: len(of(events, "failed")) == minute)
             await sleep(0.1)
-    assert kinds(of(events, "fired", "failed")) == ["fired", "failed"] * 2
+    assert kinds(of(events, "started", "failed")) == ["started", "failed"] * 2
     assert {event.cause for event in of(events, "failed")} == {"raised"}
     [record, *_] = [each for each in caplog.records if "failed" in each.getMessage()]
     assert record.levelno == logging.ERROR and record.exc_info is not None
@@ -545,7 +545,7 @@ async def test_a_function_that_raises_has_had_its_fire(
 async def test_a_function_that_ends_by_an_interrupt_of_its_own_ends_no_schedule(
     valkey: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A task that it waited for was cancelled, or it called sys.exit(): it has had its fire."""
+    """A task that it waited for was cancelled, or it called sys.exit(): it has had its run."""
     events: list[Event] = []
     clock = Clock()
     async with AsyncDibs(valkey.url, budget=5, listeners=[events.append]) as dibs:
@@ -576,16 +576,16 @@ def _raise(error: BaseException) -> None:
 
 
 ENDINGS = [
-    Ending("returns", lambda fire: None),
-    Ending("checks", lambda fire: fire.lease.check()),
-    Ending("raises", lambda fire: _raise(KeyError("of the function"))),
-    Ending("is interrupted", lambda fire: _raise(Interrupt())),
+    Ending("returns", lambda run: None),
+    Ending("checks", lambda run: run.lease.check()),
+    Ending("raises", lambda run: _raise(KeyError("of the function"))),
+    Ending("is interrupted", lambda run: _raise(Interrupt())),
 ]
 
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["at once", "late"])
 @pytest.mark.parametrize("ending", ENDINGS, ids=[each.name for each in ENDINGS])
-async def test_a_fire_whose_lease_was_lost_is_not_over(
+async def test_a_run_whose_lease_was_lost_is_not_over(
     valkey: Server, ending: Ending, is_late: bool
 ) -> None:
     """However its function ends: another machine runs it, and only that one records it."""
@@ -598,12 +598,12 @@ async def test_a_fire_whose_lease_was_lost_is_not_over(
     ):
 
         @one.scheduled(every=60, key="tick", ttl=0.6)
-        async def first(fire: Any) -> None:
+        async def first(run: Any) -> None:
             runs.append("one")
-            while not fire.lease.lost or (is_late and "two" not in runs):
+            while not run.lease.lost or (is_late and "two" not in runs):
                 with suppress(Interrupt):  # a task that continues anyway
                     await sleep(0.01)
-            ending.end(fire)
+            ending.end(run)
 
         @two.scheduled(every=60, key="tick")
         async def second() -> None:
@@ -641,8 +641,8 @@ async def test_nothing_runs_while_redis_is_unavailable(
     async with AsyncDibs(own_server.url, budget=0.3, listeners=[events.append]) as dibs:
 
         @dibs.scheduled(every=60, key="tick")
-        async def tick(fire: Any) -> None:
-            runs.append(fire.at)
+        async def tick(run: Any) -> None:
+            runs.append(run.at)
 
         async with clock.scheduler(dibs):
             await eventually(has_begun(own_server, "tick"))
@@ -671,7 +671,7 @@ async def test_a_schedule_may_run_unguarded(own_server: Server) -> None:
             clock.set(NOON + 60)
             await eventually(lambda: len(of(events, "finished")) == 1)
             own_server.thaw()
-    assert [event.guarded for event in of(events, "fired")] == [False]
+    assert [event.guarded for event in of(events, "started")] == [False]
 
 
 async def test_the_end_of_a_run_is_recorded_when_redis_is_back(own_server: Server) -> None:
@@ -701,15 +701,15 @@ def _last(server: Server, key: str, namespace: str = "") -> int:
     return int(server.client().get(f"{namespace}scheduled-last:{key}").split()[0])
 
 
-async def test_a_record_that_is_lost_costs_no_fire(valkey: Server) -> None:
-    """Redis was flushed: machines that run remember which fires are over, and go on."""
+async def test_a_record_that_is_lost_costs_no_run(valkey: Server) -> None:
+    """Redis was flushed: machines that run remember which runs are over, and go on."""
     runs: list[str] = []
     clock = Clock()
     async with AsyncDibs(valkey.url, budget=5) as dibs:
 
         @dibs.scheduled(every=60, key="tick")
-        async def tick(fire: Any) -> None:
-            runs.append(f"{fire.at:%M}")
+        async def tick(run: Any) -> None:
+            runs.append(f"{run.at:%M}")
 
         async with clock.scheduler(dibs):
             await eventually(has_begun(valkey, "tick"))
@@ -728,8 +728,8 @@ async def test_a_machine_from_the_future_does_not_stop_the_others(server: Server
     async with AsyncDibs(server.url, budget=5) as dibs:
 
         @dibs.scheduled(every=60, key="tick")
-        async def tick(fire: Any) -> None:
-            runs.append(f"{fire.at:%M}")
+        async def tick(run: Any) -> None:
+            runs.append(f"{run.at:%M}")
 
         ahead = int(time() + 365 * 86400) * 1000
         server.client().set("scheduled-last:tick", f"{ahead} wrong:1")
@@ -741,14 +741,14 @@ async def test_a_machine_from_the_future_does_not_stop_the_others(server: Server
 
 
 async def test_two_runs_are_at_least_so_far_apart(valkey: Server) -> None:
-    """at_least: the lease stays taken after a quick run; a later fire waits for its end."""
+    """at_least: the lease stays taken after a quick run; a later run waits for its end."""
     runs: list[str] = []
     clock = Clock()
     async with AsyncDibs(valkey.url, budget=5) as dibs:
 
         @dibs.scheduled(every=60, key="tick", at_least=30)
-        async def tick(fire: Any) -> None:
-            runs.append(f"{fire.at:%M}")
+        async def tick(run: Any) -> None:
+            runs.append(f"{run.at:%M}")
 
         async with clock.scheduler(dibs):
             await eventually(has_begun(valkey, "tick"))
@@ -763,7 +763,7 @@ async def test_two_runs_are_at_least_so_far_apart(valkey: Server) -> None:
 
 
 @pytest.mark.parametrize("at_least", [0, 30])
-async def test_a_fire_costs_three_round_trips(server: Server, at_least: int) -> None:
+async def test_a_run_costs_three_round_trips(server: Server, at_least: int) -> None:
     """Look; take the lease and look again; record and release. A machine that is late looks."""
     events: list[Event] = []
     early, late = Clock(), Clock()
@@ -793,7 +793,7 @@ async def test_a_fire_costs_three_round_trips(server: Server, at_least: int) -> 
             assert (first.requests - before[0], second.requests - before[1]) == (3, 1)
 
 
-async def test_a_fire_that_is_skipped_costs_two_round_trips(valkey: Server) -> None:
+async def test_a_run_that_is_skipped_costs_two_round_trips(valkey: Server) -> None:
     """Take the lease and look; record and release."""
     events: list[Event] = []
     with FaultProxy(valkey.port) as line:
@@ -817,14 +817,14 @@ async def test_a_fire_that_is_skipped_costs_two_round_trips(valkey: Server) -> N
 async def test_a_lease_that_is_over_when_it_is_granted_begins_no_run(
     valkey: Server, proxy: FaultProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Replies take longer than the ttl: the fire is run when they do not."""
+    """Replies take longer than the ttl: the run is executed when they do not."""
     runs: list[bool] = []
     clock = Clock()
     async with AsyncDibs(proxy.url, budget=5) as dibs:
 
         @dibs.scheduled(every=60, key="tick", ttl=0.5)
-        async def tick(fire: Any) -> None:
-            runs.append(fire.lease.lost)
+        async def tick(run: Any) -> None:
+            runs.append(run.lease.lost)
 
         async with clock.scheduler(dibs):
             await eventually(has_begun(valkey, "tick"))
@@ -836,8 +836,8 @@ async def test_a_lease_that_is_over_when_it_is_granted_begins_no_run(
     assert runs == [False]
 
 
-async def test_a_fire_that_cannot_be_recorded_keeps_its_lease(own_server: Server) -> None:
-    """Not even for a moment is the lease free and the fire not over: no other machine runs it."""
+async def test_a_run_that_cannot_be_recorded_keeps_its_lease(own_server: Server) -> None:
+    """Not even for a moment is the lease free and the run not over: no other machine runs it."""
     events: list[Event] = []
     clock = Clock()
     client = own_server.client()
@@ -857,17 +857,17 @@ async def test_a_fire_that_cannot_be_recorded_keeps_its_lease(own_server: Server
             assert not client.exists(LEASE)
 
 
-async def test_a_fire_whose_function_releases_its_lease_is_over(valkey: Server) -> None:
+async def test_a_run_whose_function_releases_its_lease_is_over(valkey: Server) -> None:
     """Or hands it over: it is recorded, and what has become of the lease is left alone."""
     clock = Clock()
     async with AsyncDibs(valkey.url, budget=5) as dibs:
 
         @dibs.scheduled(every=60, key="tick")
-        async def tick(fire: Any) -> None:
-            if f"{fire.at:%M}" == "01":
-                assert await fire.lease.release()
+        async def tick(run: Any) -> None:
+            if f"{run.at:%M}" == "01":
+                assert await run.lease.release()
             else:
-                await fire.lease.detach(ttl=60)
+                await run.lease.detach(ttl=60)
 
         async with clock.scheduler(dibs):
             await eventually(has_begun(valkey, "tick"))
@@ -879,7 +879,7 @@ async def test_a_fire_whose_function_releases_its_lease_is_over(valkey: Server) 
 
 
 async def test_ending_a_scheduler_lets_a_run_finish(valkey: Server) -> None:
-    """Within `drain`; no further fire is taken."""
+    """Within `drain`; no further run is taken."""
     runs: list[str] = []
     clock = Clock()
     async with AsyncDibs(valkey.url, budget=5) as dibs:
@@ -968,7 +968,7 @@ async def test_mistakes_are_told_before_anything_runs(valkey: Server) -> None:
 # ---- what has run
 
 
-async def test_the_last_fires_can_be_seen(server: Server) -> None:
+async def test_the_last_runs_can_be_seen(server: Server) -> None:
     """Who ran each, when, for how long, and how it ended; written with the record itself."""
     clock, runs = Clock(), list[int]()
     async with AsyncDibs(server.url, budget=5, namespace="shop:") as dibs:
@@ -988,26 +988,26 @@ async def test_the_last_fires_can_be_seen(server: Server) -> None:
                 await eventually(lambda at=at: _last(server, "tick", "shop:") == at)
         entry = await dibs._inspector().entry("scheduled-last:tick")
     assert entry is not None and entry.holder == dibs._leases.identity.holder
-    assert [fire.outcome for fire in entry.fires] == ["finished", "failed:LookupError", "finished"]
-    assert [fire.at for fire in entry.fires] == [NOON + 180, NOON + 120, NOON + 60]
-    assert {fire.holder for fire in entry.fires} == {entry.holder}
-    assert all(0 <= fire.took < 600 and fire.delay >= 0 for fire in entry.fires)
+    assert [run.outcome for run in entry.runs] == ["finished", "failed:LookupError", "finished"]
+    assert [run.at for run in entry.runs] == [NOON + 180, NOON + 120, NOON + 60]
+    assert {run.holder for run in entry.runs} == {entry.holder}
+    assert all(0 <= run.took < 600 and run.delay >= 0 for run in entry.runs)
     assert sorted(server.keys()) == [
         "shop:fence:shop:scheduled:{shop:scheduled-last:tick}",
-        "shop:fires:{shop:scheduled-last:tick}",
+        "shop:runs:{shop:scheduled-last:tick}",
         "shop:scheduled-last:tick",
     ]
 
 
 async def test_the_history_is_bounded_and_a_repeated_record_is_in_it_once(server: Server) -> None:
-    """Fifty fires; and it expires with the record."""
+    """Fifty runs; and it expires with the record."""
     now = int(time()) * 1000
     async with AsyncDibs(server.url, budget=5) as dibs:
         await dibs._store.opened()
         for number in range(60):
-            fire = now - (60 - number) * 60_000
-            run = Run("a:1", "finished", fire, 5)
-            request = record_request(KEYS, fire, run, 60_000, inf, 0, b"")
+            run = now - (60 - number) * 60_000
+            end = RunEnd("a:1", "finished", run, 5)
+            request = record_request(KEYS, run, end, 60_000, inf, 0, b"")
             for _ in range(2):
                 await dibs._store.ask(request, monotonic())
     client = server.client()
@@ -1016,7 +1016,7 @@ async def test_the_history_is_bounded_and_a_repeated_record_is_in_it_once(server
     assert 0 < client.pttl(KEYS[1]) <= 60_050
 
 
-async def test_a_user_who_may_not_keep_a_history_runs_fires_all_the_same(valkey: Server) -> None:
+async def test_a_user_who_may_not_keep_a_history_executes_runs_all_the_same(valkey: Server) -> None:
     """The rights are those of before: the record is written, the history is not."""
     client = valkey.client()
     rules = "on >secret ~* &* +@all -zadd -zcard -zrem -zrange"
@@ -1025,7 +1025,7 @@ async def test_a_user_who_may_not_keep_a_history_runs_fires_all_the_same(valkey:
     try:
         async with AsyncDibs(valkey.url.replace("://", "://few:secret@"), budget=5) as dibs:
             await dibs._store.opened()
-            request = record_request(KEYS, now, Run("a:1", "x", now, 5), 60_000, inf, 0, b"")
+            request = record_request(KEYS, now, RunEnd("a:1", "x", now, 5), 60_000, inf, 0, b"")
             await dibs._store.ask(request, monotonic())
     finally:
         client.execute_command("ACL", "DELUSER", "few")

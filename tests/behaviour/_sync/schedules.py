@@ -37,7 +37,7 @@ class Clock:
 
     @contextmanager
     def scheduler(self, dibs: Dibs, drain: float = 10):
-        """A scheduler that goes by this clock, and knows the last fire of each function."""
+        """A scheduler that goes by this clock, and knows the last run of each function."""
         scheduler = dibs.scheduler(drain=drain)
         scheduler.clock, scheduler.server_time = self, self.server_time
         self._watched.append(scheduler)

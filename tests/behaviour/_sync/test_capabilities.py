@@ -138,8 +138,8 @@ def lead(dibs: Dibs, ran: Ran) -> None:
 
 def schedule(dibs: Dibs, ran: Ran) -> None:
     @dibs.scheduled(every=1, key="totals", ttl=5)
-    def totals(fire: Any) -> None:
-        ran.begun = fire.lease.guarded and bool(fire.lease.fence)
+    def totals(run: Any) -> None:
+        ran.begun = run.lease.guarded and bool(run.lease.fence)
 
     with dibs.scheduler():
         eventually(lambda: ran.begun)

@@ -109,7 +109,7 @@ def test_keys_on_both_sides_are_an_outage(start_server: StartServer) -> None:
             assert lease.fence and before and lease.fence > before
 
 
-def test_a_fire_costs_three_round_trips_on_a_cluster(start_server: StartServer) -> None:
+def test_a_run_costs_three_round_trips_on_a_cluster(start_server: StartServer) -> None:
     """Its lease and its records are in one slot."""
     servers = start_cluster(start_server)
     clock, events = Clock(), list[Event]()
@@ -127,7 +127,7 @@ def test_a_fire_costs_three_round_trips_on_a_cluster(start_server: StartServer) 
                 eventually(lambda minute=minute: kinds(events).count("released") == minute)
             assert reads(servers) - before == 3 + len(servers)  # and our own questions
     keys = sorted(key for server in servers for key in server.keys())
-    assert keys == sorted(["fence:" + LEASE, "fires:{scheduled-last:tick}", "scheduled-last:tick"])
+    assert keys == sorted(["fence:" + LEASE, "runs:{scheduled-last:tick}", "scheduled-last:tick"])
 
 
 def reads(servers: list[Server]) -> int:
@@ -135,7 +135,7 @@ def reads(servers: list[Server]) -> int:
     return sum(server.client().info("stats")["total_reads_processed"] for server in servers)
 
 
-def test_a_fire_in_a_slot_that_is_half_moved_is_recorded_before_its_lease_ends(
+def test_a_run_in_a_slot_that_is_half_moved_is_recorded_before_its_lease_ends(
     start_server: StartServer,
 ) -> None:
     """Record and lease are on two nodes: neither is touched until they are on one."""

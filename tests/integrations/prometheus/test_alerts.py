@@ -18,7 +18,7 @@ from .promql import PromQL, Samples, Vector, scraped
 from .samples import ROOT, Counted, ends
 
 LONG = dict.fromkeys(("elected", "resigned", "deposed"), "indexer")
-LONG |= dict.fromkeys(("fired", "finished", "failed", "missed"), "nightly-report")
+LONG |= dict.fromkeys(("started", "finished", "failed", "missed"), "nightly-report")
 """Kinds of elections and schedules: their names are no names of other leases."""
 
 

@@ -35,7 +35,7 @@ def understood(expression: str) -> str:
 
 
 def test_the_dashboard_is_as_the_tool_writes_it() -> None:
-    """`make dashboard` must be run after every change of a panel."""
+    """`make generate` must be run after every change of a panel."""
     assert (ROOT / "deploy/dashboard.json").read_text("utf-8") == write_dashboard.text()
     assert write_dashboard.main(["--check"]) == 0
 
@@ -68,7 +68,7 @@ def test_every_metric_is_shown(counted: Counted) -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in MEASURES if MEASURES[kind].level >= WARNING])
 def test_every_event_that_needs_attention_has_a_panel(kind: str) -> None:
-    """`make dashboard` adds a new one; among all events it would not be seen."""
+    """`make generate` adds a new one; among all events it would not be seen."""
     assert any(re.search(rf"\b{kind}\b", each) for each in EXPRESSIONS.values())
 
 

@@ -151,7 +151,7 @@ def test_who_leads_is_a_gauge(valkey: Server, counted: Counted) -> None:
 
 
 def test_scheduled_functions_are_measured(valkey: Server, counted: Counted) -> None:
-    """Runs, their delay, missed fires, and when it last went well: for an alert if that is old."""
+    """Runs, their delay, missed runs, and when it last went well: for an alert if that is old."""
     clock = [1_731_412_800.0]
     with Dibs(valkey.url, budget=5, listeners=[counted.listener]) as ours:
 

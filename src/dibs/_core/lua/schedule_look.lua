@@ -1,5 +1,5 @@
--- schedule_look.lua: which fire of a schedule was the last one, and what time it is.
--- KEYS[1] the last fire of the schedule: "<time in ms since the epoch> <who recorded it>"
+-- schedule_look.lua: which run of a schedule was the last one, and what time it is.
+-- KEYS[1] the last run of the schedule: "<time in ms since the epoch> <who recorded it>"
 -- ARGV[1] and others: none
 -- => {record, ms}   the record, false (nil) if there is none; the server's clock, ms since the epoch
 -- Never changes anything.

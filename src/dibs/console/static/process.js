@@ -94,7 +94,7 @@ function remember(templates, at) {
   for (const each of templates) {
     const looks = history.get(each.name) ?? [];
     const last = looks.at(-1);
-    const total = sum(each, "acquired", "claimed", "elected", "fired", "busy", "duplicate", "replayed", "mismatch", "hit", "local_hit", "stale", "miss");
+    const total = sum(each, "acquired", "claimed", "elected", "started", "busy", "duplicate", "replayed", "mismatch", "hit", "local_hit", "stale", "miss");
     const rate = last && at > last.at ? Math.max(total - last.total, 0) / (at - last.at) : 0;
     looks.push({ at, total, rate });
     history.set(each.name, looks.slice(-LOOKS));
@@ -133,12 +133,12 @@ const sum = (template, ...kinds) => kinds.reduce((total, kind) => total + (templ
 const reads = (template) => sum(template, "hit", "local_hit", "stale", "miss", "loaded", "degraded") > 0;
 
 function drawHolds(templates) {
-  const holds = (each) => sum(each, "acquired", "busy", "claimed", "duplicate", "replayed", "mismatch", "elected", "fired", "released") > 0;
+  const holds = (each) => sum(each, "acquired", "busy", "claimed", "duplicate", "replayed", "mismatch", "elected", "started", "released") > 0;
   const refused = (each) => sum(each, "outage") > 0 && !reads(each);
   const shown = templates.filter((each) => each.name !== "*" && (holds(each) || refused(each)));
   table($("holds"), ["Template", "Granted", "Refused", "Waited, 95 %", "Held, mean", "Held, most", "Lost or late", "Unguarded", "Calls"], shown.map((each) => [
     each.name,
-    number(sum(each, "acquired", "claimed", "elected", "fired")),
+    number(sum(each, "acquired", "claimed", "elected", "started")),
     number(sum(each, "busy", "duplicate", "replayed", "mismatch")),
     seconds(each.waits.p95),
     seconds(each.held_mean),

@@ -26,7 +26,7 @@ async def claim_request(
     submission: Submission | InvalidRequest,
     find: Any = None,
 ) -> "AsyncClaim | Response":
-    """A claim under which the request is processed, or the response in its place.
+    """Return a claim under which the request is processed, or the response in its place.
 
     *name*: the template of the route, for events. *find*: as in `ClaimRequest`.
     """
@@ -75,7 +75,7 @@ async def end_claim(claim: "AsyncClaim", policy: Policy, recording: Recording) -
 
 
 def how_it_ended(claim: "AsyncClaim", policy: Policy, recording: Recording) -> How:
-    """How the request ended; a response that is to be stored is handed to the claim."""
+    """Return how the request ended; a response that is to be stored is handed to the claim."""
     how = outcome_of(policy, recording)
     if how == "returned" and (response := recording.response) is not None:
         claim.complete(policy.stored(response))

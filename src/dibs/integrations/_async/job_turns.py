@@ -89,7 +89,7 @@ class AsyncJobTurns:
         await self.wake(key, send)
 
     async def check(self, key: str, job: Job) -> None:
-        """Duplicate: another job with *key* has its turn before *job*, which has no claim.
+        """Raise Duplicate if another job with *key* has its turn before *job*, which has no claim.
 
         Unavailable.
         """
@@ -188,7 +188,7 @@ class AsyncJobTurns:
         return True
 
     async def _is_ours(self, stack: AsyncExitStack, job: WaitingJob) -> bool:
-        """Whether this process may send *job*: with several keys, so may others.
+        """Return whether this process may send *job*: with several keys, so may others.
 
         NotThere: it was sent, and should have left.
         """
@@ -205,7 +205,7 @@ class AsyncJobTurns:
 
     @property
     def look_every(self) -> float:
-        """How often a worker calls `look_after`, in seconds."""
+        """Return how often a worker calls `look_after`, in seconds."""
         return self._key.options.lease / 2
 
     async def look_after(self, send: AsyncSend) -> None:

@@ -123,7 +123,7 @@ class AsyncUniqueJobs:
             await claim.detach(ttl=self._key.options.in_queue(delay))
 
     async def _clock(self) -> float | None:
-        """The server's time, where it is of use."""
+        """Return the server's time, where it is of use."""
         return await job_keys(self._dibs).clock() if self._key.options.covers_earlier else None
 
     def inside(self, key: str) -> "AsyncRun | None":
@@ -135,7 +135,7 @@ class AsyncUniqueJobs:
         return run if run is not None and self._is_until_end and run.can_pass_on else None
 
     def _outer(self, key: str) -> "AsyncRun | None":
-        """The run with *key* in which this code is."""
+        """Return the run with *key* in which this code is."""
         run, keys = _innermost(), self._key.slots(key)
         while run is not None and not run.is_of(self._dibs, keys):
             run = run.outer
@@ -148,7 +148,10 @@ class AsyncUniqueJobs:
 
     @asynccontextmanager
     async def _replacing(self, key: str, job_id: str, delay: float) -> AsyncGenerator[Sending]:
-        """The same, also in place of a job that waits. Duplicate: that cannot be seen."""
+        """Yield the same, also in place of a job that waits.
+
+        Raises Duplicate if that cannot be seen.
+        """
         # What records that a job was replaced is claimed before it loses its key, and stays when
         # the other one is sent: if this process is killed before that, the older one runs.
         async with AsyncExitStack() as records:
@@ -164,7 +167,7 @@ class AsyncUniqueJobs:
     async def _taken_from(
         self, records: AsyncExitStack, key: str, job_id: str
     ) -> "tuple[AsyncClaiming[Any], list[Replaced]]":
-        """The key, claimed, and the jobs that waited for it."""
+        """Return the key, claimed, and the jobs that waited for it."""
         replaced: list[Replaced] = []
         request = self._key.queue_request(key, job_id)
         for _ in range(max(int(self._key.options.lease / LOOK_AFTER), 10)):
@@ -181,7 +184,10 @@ class AsyncUniqueJobs:
     async def _freed(
         self, records: AsyncExitStack, key: str, job_id: str, error: Duplicate
     ) -> list[Replaced]:
-        """The job that waited, if its key is free now. Duplicate: it cannot be asked."""
+        """Return the job that waited, if its key is free now.
+
+        Raises Duplicate if it cannot be asked.
+        """
         keys = inspector(self._dibs)
         try:
             replaced = replaceable(await keys.entry(key), self._key.options.lease)
@@ -203,7 +209,7 @@ class AsyncUniqueJobs:
     async def _free(
         self, key: str, job_id: str, can_run: Callable[[KeyInfo], Awaitable[bool]] | None
     ) -> "tuple[str, AsyncClaiming[Any]]":
-        """The first free key of a job, claimed. Duplicate: there is none."""
+        """Return the first free key of a job, claimed. Raises Duplicate if there is none."""
         refusal: Duplicate | None = None
         for slot in self._key.slots(key):
             request = self._key.queue_request(slot, job_id)
@@ -230,7 +236,7 @@ class AsyncUniqueJobs:
         error: Duplicate,
         can_run: Callable[[KeyInfo], Awaitable[bool]] | None = None,
     ) -> bool:
-        """Whether the job in *error* will not run, or not soon; its key is free now."""
+        """Return whether the job in *error* will not run, or not soon; its key is free now."""
         if error.state != "running":
             return False
         keys = inspector(self._dibs)
@@ -252,7 +258,7 @@ class AsyncUniqueJobs:
         return True
 
     async def _is_left(self, entry: KeyInfo) -> bool:
-        """Whether a worker has fetched the job of *entry*, and has died since."""
+        """Return whether a worker has fetched the job of *entry*, and has died since."""
         worker = fetched_by(entry)
         return worker is not None and not await job_keys(self._dibs).is_taken(worker)
 
@@ -345,7 +351,10 @@ class AsyncUniqueJobs:
         raise AssertionError("an AsyncExitStack suppresses nothing by itself")
 
     async def _turn(self, stack: AsyncExitStack, key: str, job: Job) -> "AsyncClaim | None":
-        """The claim on being the one that runs; None: several may. Duplicate: another one does."""
+        """Return the claim on being the one that runs; None: several may.
+
+        Raises Duplicate if another one does.
+        """
         for request in self._key.turns(key, job):
             try:
                 return await stack.enter_async_context(claiming(self._dibs, request))
@@ -392,7 +401,7 @@ class AsyncUniqueJobs:
             raise Duplicate(key, 0.0, "done", None, self._key.name, last.job_id)
 
     async def _check_replaced(self, key: str, job: Job) -> None:
-        """Duplicate: another job was sent in place of *job*, and may have ended.
+        """Raise Duplicate if another job was sent in place of *job*, and may have ended.
 
         One that is being sent at this moment is waited for.
         """
@@ -412,7 +421,10 @@ class AsyncUniqueJobs:
             raise Duplicate(key, 0.0, "done", None, self._key.name, error.note) from None
 
     async def comes_again_in(self, error: Duplicate, job: Job) -> float | None:
-        """When to send *job* once more, in seconds; None: not at all, or another delivery does."""
+        """Return when to send *job* once more, in seconds.
+
+        None: not at all, or another delivery does.
+        """
         if is_turn(error):
             return await self._turn_in(error) if job.comes_again else None
         delay = again_after(error, job, self._key.options.lease)
@@ -522,12 +534,12 @@ class AsyncRun:
         self._next = turns, key, send
 
     def is_of(self, dibs: "AsyncDibs", keys: list[str]) -> bool:
-        """Whether it has one of *keys* of *dibs*."""
+        """Return whether it has one of *keys* of *dibs*."""
         return self._dibs is dibs and self.key in keys
 
     @property
     def can_pass_on(self) -> bool:
-        """Whether it can give its key to another job at its end."""
+        """Return whether it can give its key to another job at its end."""
         claim, options = self._claim, self._key.options
         if claim is None or options.is_over_at_start or not options.is_over_at_end:
             return False
@@ -546,7 +558,7 @@ class AsyncRun:
         self.following, self._send = job_id, (send, kept)
 
     def pass_on(self, job_id: str, kept: float) -> str | None:
-        """The token of the key for job *job_id*, which is being sent: the work here is done.
+        """Return the token of the key for job *job_id*, which is being sent: the work here is done.
 
         None: the key cannot be given.
         """
@@ -578,7 +590,7 @@ class AsyncRun:
 
     @property
     def lost(self) -> bool:
-        """True: the claim could not be renewed; another such job may run."""
+        """Return True if the claim could not be renewed; another such job may run."""
         return self._claim is not None and not self._is_lent and self._claim.lost
 
     def hand_on(self, delay: float = 0.0) -> str | None:
@@ -597,7 +609,7 @@ class AsyncRun:
         return f"{STARTED}:{token}" if options.alone else token
 
     def take_back(self) -> None:
-        """What comes after it could not be sent: this one ends as if there were nothing."""
+        """End as if nothing came after it, because that could not be sent."""
         self._kept, self._is_lent, self.following, self._send = None, False, None, None
         self._passed_for = None
 

@@ -43,7 +43,7 @@ def once_handler(
     window: float,
     skipped: Callable[[Duplicate], object] | None,
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """*handler*, called once for each event."""
+    """Return *handler*, called once for each event."""
 
     @functools.wraps(handler)
     async def once(event: object, *args: Any, **kwargs: Any) -> Any:
@@ -177,7 +177,7 @@ class AsyncDispatcher(Routes):
 
     async def _handled(self, route: Route, event: object) -> str:
         async def reply(*messages: Any) -> bool:
-            """True: sent. False: there is no token, or it was used before."""
+            """Return True if sent. False: there is no token, or it was used before."""
             return await self._workers.replying(self._reply(reply_token(event), messages))
 
         key = route.key_of(event)

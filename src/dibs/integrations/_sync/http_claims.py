@@ -27,7 +27,7 @@ def claim_request(
     submission: Submission | InvalidRequest,
     find: Any = None,
 ) -> "Claim | Response":
-    """A claim under which the request is processed, or the response in its place.
+    """Return a claim under which the request is processed, or the response in its place.
 
     *name*: the template of the route, for events. *find*: as in `ClaimRequest`.
     """
@@ -76,7 +76,7 @@ def end_claim(claim: "Claim", policy: Policy, recording: Recording) -> None:
 
 
 def how_it_ended(claim: "Claim", policy: Policy, recording: Recording) -> How:
-    """How the request ended; a response that is to be stored is handed to the claim."""
+    """Return how the request ended; a response that is to be stored is handed to the claim."""
     how = outcome_of(policy, recording)
     if how == "returned" and (response := recording.response) is not None:
         claim.complete(policy.stored(response))

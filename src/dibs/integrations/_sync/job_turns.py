@@ -90,7 +90,7 @@ class JobTurns:
         self.wake(key, send)
 
     def check(self, key: str, job: Job) -> None:
-        """Duplicate: another job with *key* has its turn before *job*, which has no claim.
+        """Raise Duplicate if another job with *key* has its turn before *job*, which has no claim.
 
         Unavailable.
         """
@@ -189,7 +189,7 @@ class JobTurns:
         return True
 
     def _is_ours(self, stack: ExitStack, job: WaitingJob) -> bool:
-        """Whether this process may send *job*: with several keys, so may others.
+        """Return whether this process may send *job*: with several keys, so may others.
 
         NotThere: it was sent, and should have left.
         """
@@ -206,7 +206,7 @@ class JobTurns:
 
     @property
     def look_every(self) -> float:
-        """How often a worker calls `look_after`, in seconds."""
+        """Return how often a worker calls `look_after`, in seconds."""
         return self._key.options.lease / 2
 
     def look_after(self, send: Send) -> None:

@@ -124,7 +124,7 @@ class UniqueJobs:
             claim.detach(ttl=self._key.options.in_queue(delay))
 
     def _clock(self) -> float | None:
-        """The server's time, where it is of use."""
+        """Return the server's time, where it is of use."""
         return job_keys(self._dibs).clock() if self._key.options.covers_earlier else None
 
     def inside(self, key: str) -> "Run | None":
@@ -136,7 +136,7 @@ class UniqueJobs:
         return run if run is not None and self._is_until_end and run.can_pass_on else None
 
     def _outer(self, key: str) -> "Run | None":
-        """The run with *key* in which this code is."""
+        """Return the run with *key* in which this code is."""
         run, keys = _innermost(), self._key.slots(key)
         while run is not None and not run.is_of(self._dibs, keys):
             run = run.outer
@@ -149,7 +149,10 @@ class UniqueJobs:
 
     @contextmanager
     def _replacing(self, key: str, job_id: str, delay: float) -> Generator[Sending]:
-        """The same, also in place of a job that waits. Duplicate: that cannot be seen."""
+        """Yield the same, also in place of a job that waits.
+
+        Raises Duplicate if that cannot be seen.
+        """
         # What records that a job was replaced is claimed before it loses its key, and stays when
         # the other one is sent: if this process is killed before that, the older one runs.
         with ExitStack() as records:
@@ -165,7 +168,7 @@ class UniqueJobs:
     def _taken_from(
         self, records: ExitStack, key: str, job_id: str
     ) -> "tuple[Claiming[Any], list[Replaced]]":
-        """The key, claimed, and the jobs that waited for it."""
+        """Return the key, claimed, and the jobs that waited for it."""
         replaced: list[Replaced] = []
         request = self._key.queue_request(key, job_id)
         for _ in range(max(int(self._key.options.lease / LOOK_AFTER), 10)):
@@ -182,7 +185,10 @@ class UniqueJobs:
     def _freed(
         self, records: ExitStack, key: str, job_id: str, error: Duplicate
     ) -> list[Replaced]:
-        """The job that waited, if its key is free now. Duplicate: it cannot be asked."""
+        """Return the job that waited, if its key is free now.
+
+        Raises Duplicate if it cannot be asked.
+        """
         keys = inspector(self._dibs)
         try:
             replaced = replaceable(keys.entry(key), self._key.options.lease)
@@ -204,7 +210,7 @@ class UniqueJobs:
     def _free(
         self, key: str, job_id: str, can_run: Callable[[KeyInfo], bool] | None
     ) -> "tuple[str, Claiming[Any]]":
-        """The first free key of a job, claimed. Duplicate: there is none."""
+        """Return the first free key of a job, claimed. Raises Duplicate if there is none."""
         refusal: Duplicate | None = None
         for slot in self._key.slots(key):
             request = self._key.queue_request(slot, job_id)
@@ -231,7 +237,7 @@ class UniqueJobs:
         error: Duplicate,
         can_run: Callable[[KeyInfo], bool] | None = None,
     ) -> bool:
-        """Whether the job in *error* will not run, or not soon; its key is free now."""
+        """Return whether the job in *error* will not run, or not soon; its key is free now."""
         if error.state != "running":
             return False
         keys = inspector(self._dibs)
@@ -253,7 +259,7 @@ class UniqueJobs:
         return True
 
     def _is_left(self, entry: KeyInfo) -> bool:
-        """Whether a worker has fetched the job of *entry*, and has died since."""
+        """Return whether a worker has fetched the job of *entry*, and has died since."""
         worker = fetched_by(entry)
         return worker is not None and not job_keys(self._dibs).is_taken(worker)
 
@@ -346,7 +352,10 @@ class UniqueJobs:
         raise AssertionError("an ExitStack suppresses nothing by itself")
 
     def _turn(self, stack: ExitStack, key: str, job: Job) -> "Claim | None":
-        """The claim on being the one that runs; None: several may. Duplicate: another one does."""
+        """Return the claim on being the one that runs; None: several may.
+
+        Raises Duplicate if another one does.
+        """
         for request in self._key.turns(key, job):
             try:
                 return stack.enter_context(claiming(self._dibs, request))
@@ -393,7 +402,7 @@ class UniqueJobs:
             raise Duplicate(key, 0.0, "done", None, self._key.name, last.job_id)
 
     def _check_replaced(self, key: str, job: Job) -> None:
-        """Duplicate: another job was sent in place of *job*, and may have ended.
+        """Raise Duplicate if another job was sent in place of *job*, and may have ended.
 
         One that is being sent at this moment is waited for.
         """
@@ -413,7 +422,10 @@ class UniqueJobs:
             raise Duplicate(key, 0.0, "done", None, self._key.name, error.note) from None
 
     def comes_again_in(self, error: Duplicate, job: Job) -> float | None:
-        """When to send *job* once more, in seconds; None: not at all, or another delivery does."""
+        """Return when to send *job* once more, in seconds.
+
+        None: not at all, or another delivery does.
+        """
         if is_turn(error):
             return self._turn_in(error) if job.comes_again else None
         delay = again_after(error, job, self._key.options.lease)
@@ -523,12 +535,12 @@ class Run:
         self._next = turns, key, send
 
     def is_of(self, dibs: "Dibs", keys: list[str]) -> bool:
-        """Whether it has one of *keys* of *dibs*."""
+        """Return whether it has one of *keys* of *dibs*."""
         return self._dibs is dibs and self.key in keys
 
     @property
     def can_pass_on(self) -> bool:
-        """Whether it can give its key to another job at its end."""
+        """Return whether it can give its key to another job at its end."""
         claim, options = self._claim, self._key.options
         if claim is None or options.is_over_at_start or not options.is_over_at_end:
             return False
@@ -547,7 +559,7 @@ class Run:
         self.following, self._send = job_id, (send, kept)
 
     def pass_on(self, job_id: str, kept: float) -> str | None:
-        """The token of the key for job *job_id*, which is being sent: the work here is done.
+        """Return the token of the key for job *job_id*, which is being sent: the work here is done.
 
         None: the key cannot be given.
         """
@@ -579,7 +591,7 @@ class Run:
 
     @property
     def lost(self) -> bool:
-        """True: the claim could not be renewed; another such job may run."""
+        """Return True if the claim could not be renewed; another such job may run."""
         return self._claim is not None and not self._is_lent and self._claim.lost
 
     def hand_on(self, delay: float = 0.0) -> str | None:
@@ -598,7 +610,7 @@ class Run:
         return f"{STARTED}:{token}" if options.alone else token
 
     def take_back(self) -> None:
-        """What comes after it could not be sent: this one ends as if there were nothing."""
+        """End as if nothing came after it, because that could not be sent."""
         self._kept, self._is_lent, self.following, self._send = None, False, None, None
         self._passed_for = None
 

@@ -44,7 +44,7 @@ def once_handler(
     window: float,
     skipped: Callable[[Duplicate], object] | None,
 ) -> Callable[..., Any]:
-    """*handler*, called once for each event."""
+    """Return *handler*, called once for each event."""
 
     @functools.wraps(handler)
     def once(event: object, *args: Any, **kwargs: Any) -> Any:
@@ -178,7 +178,7 @@ class Dispatcher(Routes):
 
     def _handled(self, route: Route, event: object) -> str:
         def reply(*messages: Any) -> bool:
-            """True: sent. False: there is no token, or it was used before."""
+            """Return True if sent. False: there is no token, or it was used before."""
             return self._workers.replying(self._reply(reply_token(event), messages))
 
         key = route.key_of(event)

@@ -90,7 +90,7 @@ _CLIENT_ERRORS = (Http404, PermissionDenied, SuspiciousOperation, BadRequest)
 
 
 def guard(policy: Policy, view: View, within: TransactionOpener[Any] | None = None) -> View:
-    """*view*, run under a claim. It may be a function, or a method of a class."""
+    """Return *view*, run under a claim. It may be a function, or a method of a class."""
     if within is not None:
         return _guard_within(policy, view, within)
     if _is_async(view):
@@ -105,7 +105,7 @@ def guard(policy: Policy, view: View, within: TransactionOpener[Any] | None = No
 
 
 def _guard_within(policy: Policy, view: View, within: TransactionOpener[Any]) -> View:
-    """UsageError: an async view, or one that has no parameter for the transaction."""
+    """Raise UsageError if an async view, or one that has no parameter for the transaction."""
     if _is_async(view):
         raise UsageError(
             "within= is for plain views, as Django's transactions are; call a function with "
@@ -118,30 +118,30 @@ def _guard_within(policy: Policy, view: View, within: TransactionOpener[Any]) ->
         request, since = _request_in(args), time.monotonic()
 
         def rendered(*args: Any, **kwargs: Any) -> Any:
-            return _rendered(request, view(*args, **kwargs))
+            return _rendered_response(request, view(*args, **kwargs))
 
         if is_unguarded(policy, request):
             return opened.run(rendered, args, kwargs)
-        claimed = _claimed(policy, _route_of(request), request, find)
+        claimed = _claimed_or_response(policy, _route_of(request), request, find)
         if isinstance(claimed, Response):
-            return _answer(request, claimed)
+            return _answer_with(request, claimed)
         submission, claim = claimed
         given = (submission, since, _recorded_whole, rendered, args, kwargs)
-        response = _worked(claim, lambda: run_within(opened, claim, *given))
-        return _answer(request, response) if isinstance(response, Response) else response
+        response = _work_with_claim(claim, lambda: run_within(opened, claim, *given))
+        return _answer_with(request, response) if isinstance(response, Response) else response
 
     return guarded
 
 
-def _whole(request: Any, response: Any) -> Any:
+def _rendered_in_transaction(request: Any, response: Any) -> Any:
     """Render *response* if the view is in a transaction.
 
     What comes after the COMMIT may fail, and the claim has ended by then.
     """
-    return _rendered(request, response) if open_in_django() else response
+    return _rendered_response(request, response) if open_in_django() else response
 
 
-def _rendered(request: Any, response: Any) -> Any:
+def _rendered_response(request: Any, response: Any) -> Any:
     """Render *response*: templates, and responses of Django REST framework, have no body yet."""
     if getattr(response, "is_rendered", True):
         return response
@@ -152,7 +152,10 @@ def _rendered(request: Any, response: Any) -> Any:
 
 
 def _is_async(view: Any) -> bool:
-    """True: calling it returns an awaitable. `dispatch` of a class is always a plain function."""
+    """Return True if calling it returns an awaitable.
+
+    `dispatch` of a class is always a plain function.
+    """
     owner = getattr(getattr(view, "func", view), "__self__", None)
     return iscoroutinefunction(view) or getattr(owner, "view_is_async", False) is True
 
@@ -167,7 +170,7 @@ def _guard_async(policy: Policy, view: View) -> View:
 
 
 def _request_in(args: tuple[Any, ...]) -> Any:
-    """The request: the first argument of a function, the second one of a method."""
+    """Return the request: the first argument of a function, the second one of a method."""
     for each in args[:2]:
         if hasattr(each, "META"):
             return each
@@ -178,23 +181,25 @@ once = Once(guard)
 prevent_duplicate_submit = PreventDuplicateSubmit(guard)
 
 
-def _throttle(throttle: Throttle, view: View) -> View:
-    """*view*, counted at each request. A function as the key gets the request."""
+def _throttled_view(throttle: Throttle, view: View) -> View:
+    """Return *view*, counted at each request. A function as the key gets the request."""
     if _is_async(view):
-        return _athrottle(throttle, view)
+        return _athrottled_view(throttle, view)
 
     @functools.wraps(view)
     def counted(*args: Any, **kwargs: Any) -> HttpResponseBase:
         request = _request_in(args)
-        answer = _count(throttle, throttle.key_of(kwargs, request), throttle.cost_of(request))
+        answer = _count_request(
+            throttle, throttle.key_of(kwargs, request), throttle.cost_of(request)
+        )
         if answer.refusal is not None:
-            return _answer(request, answer.refusal)
+            return _answer_with(request, answer.refusal)
         return _with_fields(answer, view(*args, **kwargs))
 
     return counted
 
 
-def _athrottle(throttle: Throttle, view: View) -> View:
+def _athrottled_view(throttle: Throttle, view: View) -> View:
     @functools.wraps(view)
     async def counted(*args: Any, **kwargs: Any) -> HttpResponseBase:
         request = _request_in(args)
@@ -203,17 +208,19 @@ def _athrottle(throttle: Throttle, view: View) -> View:
         cost = throttle.cost_of(request)
         cost = await cost if inspect.isawaitable(cost) else cost
         if isinstance(plain_request(request), ASGIRequest):
-            answer = await _acount(throttle, key, cost)
+            answer = await _acount_request(throttle, key, cost)
         else:  # the event loop of one view
-            answer = await sync_to_async(_count, thread_sensitive=False)(throttle, key, cost)
+            answer = await sync_to_async(_count_request, thread_sensitive=False)(
+                throttle, key, cost
+            )
         if answer.refusal is not None:
-            return await _aanswer(request, answer.refusal)
+            return await _aanswer_with(request, answer.refusal)
         return _with_fields(answer, await view(*args, **kwargs))
 
     return counted
 
 
-def _count(throttle: Throttle, key: str, cost: int) -> ThrottleAnswer:
+def _count_request(throttle: Throttle, key: str, cost: int) -> ThrottleAnswer:
     try:
         outcome = throttling(_dibs(), key, throttle.name, throttle.options, cost)
         return throttle.answer(outcome)
@@ -221,7 +228,7 @@ def _count(throttle: Throttle, key: str, cost: int) -> ThrottleAnswer:
         return ThrottleAnswer((), busy(error))
 
 
-async def _acount(throttle: Throttle, key: str, cost: int) -> ThrottleAnswer:
+async def _acount_request(throttle: Throttle, key: str, cost: int) -> ThrottleAnswer:
     try:
         dibs = _made(AsyncDibs)
         outcome = await throttling(dibs, key, throttle.name, throttle.options, cost)
@@ -236,7 +243,7 @@ def _with_fields(answer: ThrottleAnswer, response: Any) -> Any:
     return response
 
 
-throttled = Throttled(_throttle)
+throttled = Throttled(_throttled_view)
 
 
 def exempt(view: View) -> View:
@@ -270,13 +277,13 @@ def DibsMiddleware(get_response: View) -> View:  # noqa: N802 – named as a cla
 
 
 def _policy_for(policies: tuple[Policy, ...], request: Any) -> Policy | None:
-    """The policy for the path, with or without SCRIPT_NAME; None: not guarded, or exempt."""
+    """Return the policy for the path, with or without SCRIPT_NAME; None: not guarded, or exempt."""
     policy = match_policy(policies, str(request.method), request.path_info, request.path)
     return None if policy is None or _is_exempt(request) else policy
 
 
 def _is_exempt(request: Any) -> bool:
-    """True: the view or its class is exempt. A view that is not found is not exempt."""
+    """Return True if the view or its class is exempt. A view that is not found is not exempt."""
     try:
         view = resolve(request.path_info, getattr(request, "urlconf", None)).func
     except Resolver404:
@@ -291,20 +298,20 @@ def _is_exempt(request: Any) -> bool:
 def _run(policy: Policy, name: str, request: Any, work: Callable[[], Any]) -> HttpResponseBase:
     if is_unguarded(policy, request):
         return work()
-    claimed = _claimed(policy, name, request)
+    claimed = _claimed_or_response(policy, name, request)
     if isinstance(claimed, Response):
-        return _answer(request, claimed)
+        return _answer_with(request, claimed)
     policy, outcome = claimed[0].policy, claimed[1]
-    response = _worked(outcome, lambda: _whole(request, work()))
+    response = _work_with_claim(outcome, lambda: _rendered_in_transaction(request, work()))
     end = functools.partial(sync_claims.end_claim, outcome, policy)
     _end_with(request, response, OwnedClaim(policy, outcome, end, outcome.fail))
     return response
 
 
-def _claimed(
+def _claimed_or_response(
     policy: Policy, name: str, request: Any, find: Any = None
 ) -> "tuple[Submission, Claim] | Response":
-    """The claim of a request, or the response in its place. *find*: as in `ClaimRequest`."""
+    """Return the claim of a request, or the response in its place. *find*: as in `ClaimRequest`."""
     submission = submission_for(policy, name, request, user_of(request))
     mark_guarded(marks_of(request))
     outcome = sync_claims.claim_request(_dibs(), policy, name, submission, find)
@@ -313,8 +320,8 @@ def _claimed(
     return submission, outcome
 
 
-def _worked(claim: "Claim", work: Callable[[], Any]) -> Any:
-    """The response of the view. An exception ends the claim."""
+def _work_with_claim(claim: "Claim", work: Callable[[], Any]) -> Any:
+    """Return the response of the view. An exception ends the claim."""
     try:
         return work()
     except BaseException as error:
@@ -325,7 +332,7 @@ def _worked(claim: "Claim", work: Callable[[], Any]) -> Any:
 
 
 def _is_client_error(error: BaseException) -> bool:
-    """Whether Django or Django REST framework makes a 4xx of it.
+    """Return whether Django or Django REST framework makes a 4xx of it.
 
     Then the client may correct the request and try again.
     """
@@ -343,14 +350,16 @@ async def _arun(
         return await _arun_in_threads(policy, name, request, submission, work)
     outcome = await async_claims.claim_request(_made(AsyncDibs), policy, name, submission)
     if isinstance(outcome, Response):
-        return await _aanswer(request, outcome)
-    return await _finished(_aworked(applied(policy, submission), outcome, request, work))
+        return await _aanswer_with(request, outcome)
+    return await _finished_result(
+        _awork_with_claim(applied(policy, submission), outcome, request, work)
+    )
 
 
-async def _aworked(
+async def _awork_with_claim(
     policy: Policy, claim: "AsyncClaim", request: Any, work: Callable[[], Awaitable[Any]]
 ) -> Any:
-    """The response of the view. An exception ends the claim."""
+    """Return the response of the view. An exception ends the claim."""
     try:
         response = await work()
     except BaseException as error:
@@ -367,12 +376,12 @@ async def _aworked(
         claim.release()
         await claim.fail()
     else:
-        await async_claims.end_claim(claim, policy, _recorded(policy, response))
+        await async_claims.end_claim(claim, policy, _recorded_response(policy, response))
     return response
 
 
-async def _finished(work: Any) -> Any:
-    """The result of *work*, which is not interrupted when the client disconnects.
+async def _finished_result(work: Any) -> Any:
+    """Return the result of *work*, which is not interrupted when the client disconnects.
 
     Django cancels the view of a client that has disconnected. Work that is half done, or continues
     in a thread, would be done again by a retry. A second cancellation does cancel it.
@@ -413,7 +422,7 @@ async def _arun_in_threads(
         _dibs(), policy, name, submission
     )
     if isinstance(held, Response):
-        return await _aanswer(request, held)
+        return await _aanswer_with(request, held)
     try:
         response = await work()
     except BaseException as error:
@@ -447,7 +456,7 @@ def _run_in_loop(loop: asyncio.AbstractEventLoop, end: Callable[..., Any], *args
 
 
 def _is_later(response: Any) -> bool:
-    """True: the body is made while it is sent, or rendered after the view."""
+    """Return True if the body is made while it is sent, or rendered after the view."""
     return _is_stream(response) or not getattr(response, "is_rendered", True)
 
 
@@ -472,7 +481,7 @@ def _end_with(request: Any, response: Any, owned: OwnedClaim) -> None:
         own(plain_request(request), owned)
         _end_when_rendered(response, owned)
     else:
-        recording = _recorded(owned.policy, response)
+        recording = _recorded_response(owned.policy, response)
         ended = functools.partial(owned.end_by, recording)
         is_success = outcome_of(owned.policy, recording) == "returned"
         when_committed(ended, owned.fail if is_success else ended)
@@ -496,11 +505,13 @@ def _end_when_rendered(response: Any, owned: OwnedClaim) -> None:
         return page
 
     response.render = rendered
-    response.add_post_render_callback(lambda page: owned.end_by(_recorded(owned.policy, page)))
+    response.add_post_render_callback(
+        lambda page: owned.end_by(_recorded_response(owned.policy, page))
+    )
 
 
-def _recorded(policy: Policy, response: object) -> Recording:
-    """The response as far as it can be stored; a stream cannot."""
+def _recorded_response(policy: Policy, response: object) -> Recording:
+    """Return the response as far as it can be stored; a stream cannot."""
     recording = Recording(policy.record_limit)
     if not isinstance(response, HttpResponseBase):
         recording.begin(500, ())  # Django is about to raise an error for it
@@ -514,41 +525,50 @@ def _recorded(policy: Policy, response: object) -> Recording:
 
 
 def _recorded_whole(policy: Policy, response: object) -> Recording:
-    """The response. UsageError: it is a stream."""
+    """Return the response. Raises UsageError if it is a stream."""
     if _is_stream(response):
         raise UsageError(STREAMED)
-    return _recorded(policy, response)
+    return _recorded_response(policy, response)
 
 
-def _answer(request: Any, response: Response) -> HttpResponseBase:
-    """The response in place of the view's: a replay, a refusal, or the page of DIBS_REFUSED."""
+def _answer_with(request: Any, response: Response) -> HttpResponseBase:
+    """Return the response in place of the view's.
+
+    A replay, a refusal, or the page of DIBS_REFUSED.
+    """
     make = _page_maker(response)
     if make is None:
-        return _response(response)
+        return _django_response(response)
     make = async_to_sync(make) if iscoroutinefunction(make) else make
-    return _page(make(request, json.loads(response.body)), response)
+    return _rendered_page(make(request, json.loads(response.body)), response)
 
 
-async def _aanswer(request: Any, response: Response) -> HttpResponseBase:
+async def _aanswer_with(request: Any, response: Response) -> HttpResponseBase:
     """Answer in an event loop. A page may query the user: what is not async runs in a thread."""
     make = _page_maker(response)
     if make is None:
-        return _response(response)
+        return _django_response(response)
     make = make if iscoroutinefunction(make) else sync_to_async(make)
     page = await make(request, json.loads(response.body))
-    return await sync_to_async(_page)(page, response)
+    return await sync_to_async(_rendered_page)(page, response)
 
 
 def _page_maker(response: Response) -> View | None:
-    """The function that makes a page of *response*; None: there is none, or it is a replay."""
+    """Return the function that makes a page of *response*.
+
+    None: there is none, or it is a replay.
+    """
     path = getattr(settings, "DIBS_REFUSED", None)
     return imported(path) if path and is_refusal(response) else None
 
 
-def _page(page: Any, refusal: Response) -> HttpResponseBase:
-    """*page*, rendered, with the headers of *refusal* that it does not set itself; None: JSON."""
+def _rendered_page(page: Any, refusal: Response) -> HttpResponseBase:
+    """Return *page*, rendered, with the headers of *refusal* that it does not set itself.
+
+    None: JSON.
+    """
     if page is None:
-        return _response(refusal)
+        return _django_response(refusal)
     if not getattr(page, "is_rendered", True):
         page.render()
     for name, value in refusal.headers:
@@ -557,7 +577,7 @@ def _page(page: Any, refusal: Response) -> HttpResponseBase:
     return page
 
 
-def _response(response: Response) -> HttpResponse:
+def _django_response(response: Response) -> HttpResponse:
     answer = HttpResponse(response.body, status=response.status)
     del answer["Content-Type"]
     for name, value in response.headers:
@@ -578,15 +598,17 @@ def _dibs() -> Dibs:
 
 
 def make_dibs(kind: Callable[..., Any]) -> Any:
-    """A `Dibs` or `AsyncDibs` as the settings say. UsageError: DIBS_URL is missing."""
+    """Return a `Dibs` or `AsyncDibs` as the settings say. UsageError: DIBS_URL is missing."""
     options = getattr(settings, "DIBS_OPTIONS", {})
-    return kind(_url(), **{"namespace": getattr(settings, "DIBS_NAMESPACE", ""), **options})
+    return kind(
+        _configured_url(), **{"namespace": getattr(settings, "DIBS_NAMESPACE", ""), **options}
+    )
 
 
 _made = functools.cache(make_dibs)
 
 
-def _url() -> str:
+def _configured_url() -> str:
     url = getattr(settings, "DIBS_URL", None)
     if not url:
         raise UsageError("the Django setting DIBS_URL is missing: redis://…")

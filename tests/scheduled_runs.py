@@ -1,13 +1,13 @@
-"""Five machines whose clocks are apart, killed at random: is every fire completed exactly once?
+"""Five machines whose clocks are apart, killed at random: is every run completed exactly once?
 
-    python -m tests.fires                     1 000 fires, some minutes
-    python -m tests.fires --fires 100         fewer
+    python -m tests.scheduled_runs                     1 000 runs, some minutes
+    python -m tests.scheduled_runs --runs 100         fewer
 
 A machine is a process: its clock is the real one plus an offset, at most 15 s either way; one more
 is two hours behind, and must not run anything. Each has `--schedules` functions, with periods from
-`--every` on; a function takes some time, and appends its fire to a file when it begins and when it
+`--every` on; a function takes some time, and appends its run to a file when it begins and when it
 ends. One machine after the other, at random, is killed (SIGKILL) and started again. At the end,
-each fire since all machines were up must have ended exactly once.
+each run since all machines were up must have ended exactly once.
 """
 
 import argparse
@@ -42,8 +42,8 @@ async def machine(
 
     log = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
-    def note(what: str, key: str, fire: object) -> None:
-        due = int(fire.at.timestamp())  # type: ignore[attr-defined]
+    def note(what: str, key: str, run: object) -> None:
+        due = int(run.at.timestamp())  # type: ignore[attr-defined]
         line = f"{what} {key} {due} {os.getpid()} {time.monotonic()} {offset}\n"
         os.write(log, line.encode())
 
@@ -51,10 +51,10 @@ async def machine(
 
     def schedule(key: str, every: int) -> None:
         @dibs.scheduled(every=every, key=key, ttl=ttl)
-        async def work(fire: object) -> None:
-            note("begin", key, fire)
+        async def work(run: object) -> None:
+            note("begin", key, run)
             await asyncio.sleep(random.uniform(0, takes))
-            note("end", key, fire)
+            note("end", key, run)
 
     for key, every in periods.items():
         schedule(key, every)
@@ -69,71 +69,71 @@ async def machine(
 class Verdict:
     """What the files say."""
 
-    fires: int
-    """Fires that were due while machines ran."""
+    runs: int
+    """Runs that were due while machines ran."""
     begun: int
     """How often a function began."""
     killed: int
     """Machines that were killed."""
     taken_over: int
-    """Fires that ended on another machine, or in a later run, than they began."""
+    """Runs that ended on another machine, or in a later run, than they began."""
     aside: int
     """How often a function began on the machine whose clock is wrong."""
     lost: list[tuple[str, int]]
     twice: list[tuple[str, int]]
     longest: float
-    """Seconds from the first beginning of a fire to its end, at most."""
+    """Seconds from the first beginning of a run to its end, at most."""
 
     @property
     def is_right(self) -> bool:
-        """True: each fire was completed exactly once, by machines whose clocks are right."""
+        """True: each run was completed exactly once, by machines whose clocks are right."""
         return not self.lost and not self.twice and not self.aside
 
     def __str__(self) -> str:
         return (
-            f"| {self.fires} | {self.fires - len(self.lost)} | {len(self.twice)} |"
-            f" {len(self.lost)} | {self.killed} | {self.begun - self.fires} | {self.taken_over} |"
+            f"| {self.runs} | {self.runs - len(self.lost)} | {len(self.twice)} |"
+            f" {len(self.lost)} | {self.killed} | {self.begun - self.runs} | {self.taken_over} |"
             f" {self.aside} | {self.longest:.1f} s |"
         )
 
 
 COLUMNS = (
-    "fires", "completed", "completed twice", "not completed", "machines killed",
-    "runs cut short", "fires taken over", "begun by the wrong clock", "longest from begin to end",
+    "runs", "completed", "completed twice", "not completed", "machines killed",
+    "runs cut short", "runs taken over", "begun by the wrong clock", "longest from begin to end",
 )  # fmt: skip
 
 
 def check(file: Path, periods: dict[str, int], since: float, until: float, kills: int) -> Verdict:
-    """Judge the fires after *since*, up to *until* (seconds since the epoch)."""
+    """Judge the runs after *since*, up to *until* (seconds since the epoch)."""
     begun: dict[tuple[str, int], list[tuple[str, float]]] = defaultdict(list)
     ended: dict[tuple[str, int], list[tuple[str, float]]] = defaultdict(list)
     aside = 0
     for line in file.read_text().splitlines():
-        what, key, fire, pid, at, offset = line.split()
+        what, key, run, pid, at, offset = line.split()
         aside += what == "begin" and float(offset) == WRONG
-        (begun if what == "begin" else ended)[key, int(fire)].append((pid, float(at)))
+        (begun if what == "begin" else ended)[key, int(run)].append((pid, float(at)))
     due = [
-        (key, fire)
+        (key, run)
         for key, every in periods.items()
-        for fire in range(int(since // every + 1) * every, int(until) + 1, every)
+        for run in range(int(since // every + 1) * every, int(until) + 1, every)
     ]
-    counts = Counter({fire: len(ended[fire]) for fire in due})
-    spans = [ended[fire][0][1] - begun[fire][0][1] for fire in due if ended[fire]]
+    counts = Counter({run: len(ended[run]) for run in due})
+    spans = [ended[run][0][1] - begun[run][0][1] for run in due if ended[run]]
     return Verdict(
-        fires=len(due),
-        begun=sum(len(begun[fire]) for fire in due),
+        runs=len(due),
+        begun=sum(len(begun[run]) for run in due),
         killed=kills,
-        taken_over=sum(len(begun[fire]) > 1 for fire in due),
+        taken_over=sum(len(begun[run]) > 1 for run in due),
         aside=aside,
-        lost=[fire for fire in due if counts[fire] == 0],
-        twice=[fire for fire in due if counts[fire] > 1],
+        lost=[run for run in due if counts[run] == 0],
+        twice=[run for run in due if counts[run] > 1],
         longest=max(spans, default=0.0),
     )
 
 
 def run(
     url: str,
-    fires: int,
+    runs: int,
     *,
     schedules: int,
     every: int,
@@ -143,14 +143,14 @@ def run(
     apart: float = APART,
     count: int = MACHINES,
 ) -> Verdict:
-    """Run machines until *fires* were due; kill one of them at random, again and again."""
+    """Run machines until *runs* were due; kill one of them at random, again and again."""
     numbers = random.Random(seed)
     spread = [apart * (number / (count - 1) - 0.5) for number in range(count)] + [WRONG]
     periods = {f"job-{number}": every + number % 20 for number in range(schedules)}
     each_second = sum(1 / period for period in periods.values())
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dibs-fires-")))
-        file = folder / "fires"
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dibs-runs-")))
+        file = folder / "runs"
 
         def start(number: int) -> Child:
             arguments = (url, str(file), spread[number], periods, ttl, takes)
@@ -161,7 +161,7 @@ def run(
             assert each.line(within=120) == "ready"
         # By the clock that is the most ahead: what is due before, it may have seen as the past.
         since = time.time() + apart / 2 + 1
-        until = since + fires / each_second + 1
+        until = since + runs / each_second + 1
         kills = 0
         while time.time() < until + apart / 2 + ttl:
             time.sleep(numbers.uniform(0.2, 2.0))
@@ -177,7 +177,7 @@ def run(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fires", type=int, default=1000)
+    parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--schedules", type=int, default=60)
     parser.add_argument("--every", type=int, default=31, help="the shortest period, in seconds")
     parser.add_argument("--ttl", type=float, default=5.0)
@@ -186,7 +186,7 @@ def main() -> int:
     asked = parser.parse_args()
     with Server.start("valkey") as server:
         verdict = run(
-            server.url, asked.fires, schedules=asked.schedules, every=asked.every, ttl=asked.ttl,
+            server.url, asked.runs, schedules=asked.schedules, every=asked.every, ttl=asked.ttl,
             takes=asked.takes, seed=asked.seed,
         )  # fmt: skip
     print("| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|")

@@ -9,6 +9,7 @@ from .._core.codec import packed
 from .._core.codec_types import yielded_type
 from .._core.keys import Template, check_fields, check_ignored
 from .._core.options import Remembered, Settings, takes, template_first
+from .._core.signatures import signature_of
 from .._core.stream import (
     StreamInfo,
     StreamKeys,
@@ -145,7 +146,7 @@ def check_so_far(function: Callable[..., Any], options: StreamOptions) -> tuple[
     """
     if options.on_restart != "resume":
         return ()
-    parameter = inspect.signature(function).parameters.get(SO_FAR)
+    parameter = signature_of(function).parameters.get(SO_FAR)
     if parameter is None or parameter.default is parameter.empty:
         raise UsageError(
             f'on_restart="resume" calls the function with the items so far: it needs a parameter '

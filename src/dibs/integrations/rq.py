@@ -29,7 +29,7 @@ with needs("rq"):
     from rq.registry import ScheduledJobRegistry
 
 from .. import Dibs, Duplicate, Unavailable, UsageError
-from .._internal_api import KeyInfo
+from .._internal_api import KeyInfo, signature_of
 from ._sync.jobs import Run, UniqueJobs
 from ._unique_jobs import (
     TURN_WITHIN,
@@ -259,7 +259,7 @@ class UniqueQueue(Queue):
 
 def _call_of(data: Any) -> dict[str, Any]:
     """Return the arguments of `enqueue_call` for what `enqueue_many` is given."""
-    known = inspect.signature(cast(Any, Queue).enqueue_call).parameters
+    known = signature_of(cast(Any, Queue).enqueue_call).parameters
     return {name: value for name, value in data._asdict().items() if name in known}
 
 

@@ -348,10 +348,7 @@ class _Middleware:
             await self._app(scope, receive, send)
 
     async def _check(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raise UsageError if a route leads past its guard.
-
-        The server then ends, if it is starting.
-        """
+        """Raise UsageError if a route leads past its guard; a server that starts then ends."""
         try:
             check_routes_of(scope["app"])
         except UsageError as error:
@@ -439,10 +436,7 @@ class _RequestGuard:
         return self._leases
 
     def _end_of(self, request: Request) -> RequestEnd:
-        """Return what ends with the response.
-
-        Called in the task in which FastAPI runs the endpoint.
-        """
+        """Return what ends with the response. Called in the task of FastAPI's endpoint."""
         if self._end is None:
             opener = asyncio.current_task()
             self._end = RequestEnd(request.scope, self._receive, self._pass_on, opener)

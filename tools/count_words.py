@@ -15,7 +15,7 @@ from pathlib import Path
 MOST = 60_100
 MOST_OF_A_PAGE = 1_850
 LONGER = {
-    "docs/reference/api.md": 3_400,  # a row for each option, error and extra
+    "docs/reference/api.md": 3_450,  # a row for each option, error and extra
     "docs/reference/protocol.md": 2_700,
     "docs/troubleshooting.md": 2_200,
     "docs/jobs.md": 2_000,  # five frameworks

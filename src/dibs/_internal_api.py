@@ -68,6 +68,15 @@ from ._server.die_with_parent import ended_with_parent
 from .errors import Duplicate, UsageError
 
 if TYPE_CHECKING:
+    from ._async.stream_feed import AsyncStream
+    from ._sync.stream_feed import Stream
+
+    AnyAsyncStream = AsyncStream[Any]
+    AnyStream = Stream[Any]
+else:
+    AnyAsyncStream = AnyStream = Any
+
+if TYPE_CHECKING:
     from ._async.claim import AsyncClaim, AsyncClaiming
     from ._async.client import AsyncDibs
     from ._async.hold import AsyncLease
@@ -288,3 +297,21 @@ def throttling(
 def throttling(dibs: Any, key: str, name: str, options: ThrottleKeywords, cost: int) -> Any:
     """Do what `Dibs.throttle` does, with what is left in place of Busy. Raises Unavailable."""
     return dibs._throttle(key, name, options, cost)
+
+
+# ---- streams
+
+
+def begin_stream(stream: Any) -> Any:
+    """Join what a streamed function returned; the id of its run. To be awaited with asyncio."""
+    return stream._begin()
+
+
+def wait_for_item(stream: Any, seconds: float) -> Any:
+    """Whether the next step of it can be taken at once. To be awaited with asyncio."""
+    return stream._has_news(seconds)
+
+
+def item_text(stream: Any, item: Any) -> str:
+    """An item as text."""
+    return stream._text(item)

@@ -111,10 +111,12 @@ def details(entry: KeyInfo, *, whole: bool) -> str:
     match entry.kind:
         case "waiters" if entry.state == "jobs" and entry.of is not None:
             return f"{counted(entry.taken, 'job')} of {_shown_owner(entry, whole=whole)}"
-        case "lock" | "fence" | "waiters" | "history" if entry.of is not None:
+        case "lock" | "fence" | "waiters" | "history" | "items" if entry.of is not None:
             return f"of {_shown_owner(entry, whole=whole)}"
         case "permits":
             return counted(entry.taken, "permit")
+        case "stream" if entry.took is not None:
+            return f"{counted(entry.taken, 'item')} in {duration(entry.took)}"
         case "schedule" if entry.runs:
             return ended(entry.runs[0])
         case "cached" if entry.took is not None:
@@ -294,6 +296,12 @@ def _meaning_of_record(entry: KeyInfo) -> str:
             return "It notes who waits for a key, for people who look."
         case "fence":
             return "The last fence of a key. It holds nothing."
+        case "stream" if entry.state == "running":
+            return f"{entry.holder} runs it; all who ask follow that run, unless it has died."
+        case "stream":
+            return f"Who asks gets these items, for {duration(entry.remaining)}."
+        case "items":
+            return "The items of one run of a stream, for those who read them."
         case "tag":
             return "The version of a tag; deleting it makes all values with the tag outdated."
         case _ if entry.state == "denied":
@@ -454,6 +462,9 @@ def _time_left(entry: KeyInfo) -> str:
     return duration(entry.remaining, "no time: it never expires")
 
 
+_DROPPED = {"cached": "value", "stream": "items"}
+
+
 def advice(reason: Facts) -> list[str]:
     """Return what can be done."""
     entry, command = reason.entry, _command(reason)
@@ -467,8 +478,8 @@ def advice(reason: Facts) -> list[str]:
         case "lease" | "claim" | "done":
             verb = "Delete" if entry.kind == "done" else "Free"
             return [_first(reason), f"{verb} it: {command('release --force')}. {risk(entry)}"]
-        case "cached":
-            return [f"Drop the value: {command('invalidate')}"]
+        case "cached" | "stream":
+            return [f"Drop the {_DROPPED[entry.kind]}: {command('invalidate')}"]
         case "schedule":
             return _about_schedule(reason)
         case "foreign" if entry.state != "denied":

@@ -30,7 +30,9 @@ from dibs._core.inspection import (
     with_companions,
 )
 from dibs._core.lease_value import token_maker
+from dibs._core.options import Settings
 from dibs._core.request import ErrorReply
+from dibs._core.stream import StreamOptions, items_head, new_record
 
 NOW = 1_800_000_000.0
 SECRET = b"0123456789abcdef01-2a"
@@ -50,6 +52,22 @@ def test_a_lease_says_who_has_it_and_for_how_long() -> None:
         "user:1", "lease", "held", 5.0, "web-1:77", None, len(TOKEN), "012345-2a"
     )
     assert SECRET.decode() not in repr(found)
+
+
+def test_a_stream_says_who_runs_it_and_since_when() -> None:
+    """And, when it is over, how many items it has, and how long it took."""
+    options = StreamOptions(Settings("", "open"), ttl=60)
+    run = b"0123456789abcdef"
+    record = new_record(options, run, run, NOW - 3, "web-1:77")
+    found = seen("answer:1", record.encoded())
+    assert (found.kind, found.state, found.holder) == ("stream", "running", "web-1:77")
+    assert found.age == pytest.approx(3) and found.took is None
+    over = seen("answer:1", record._replace(is_over=True, took=2.5, items=7).encoded())
+    assert (over.state, over.taken, over.took) == ("done", 7, 2.5)
+    items = seen(
+        "stream:{shop:answer:1}:" + run.decode(), items_head(run, 0, 4) + b"1:a", 5, "shop:"
+    )
+    assert (items.kind, items.state, items.of) == ("items", "running", "answer:1")
 
 
 def test_a_key_without_expiry_has_no_remaining_time() -> None:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from .explorer import Client, Exploration, State, Step, Words, command, script
 from .server import REDIS6, REDIS8, VALKEY, Engine
+from .stream_explorations import STREAMS
 
 K, LOCK, FENCE, FENCES = b"k", b"lock:{k}", b"fence:{k}", b"fences:{k}"
 TAG, LAST, RUNS = b"tag:t", b"last", b"runs:{last}"
@@ -682,6 +683,7 @@ _GIVEN = ((K, token(0), SHORT),)
 _RECORDERS = (Recorder(0, 1000), Recorder(1, 2000), Recorder(2, 3000))
 
 EXPLORATIONS: dict[str, Exploration] = {
+    **STREAMS,
     "hold, by script": _holding(REDIS6, Holder, 3),
     "hold, by command": _holding(VALKEY, NativeHolder, 3),
     "hold, extended by script": _holding(REDIS6, Holder, 3, SHORT, LONG),

@@ -51,6 +51,8 @@ _NOT_HELD = {
     "rate": "this key counts calls, and has no holder; DEL lets a whole burst through again",
     "history": "this key has the last runs of a schedule, and no holder",
     "waiters": "this key lists the waiters of another one, and has no holder",
+    "stream": "this key is a stream, which has no holder; invalidate it instead",
+    "items": "this key has the items of a stream; invalidate the stream's own key instead",
     "tag": "this key is the version of a tag; invalidate the tag instead",
     "foreign": "this key is data of another program; delete it with the tools of that program",
     "lock": "this lock has no holder: a load has just failed, and the next one waits for a moment",

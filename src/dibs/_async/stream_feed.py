@@ -237,5 +237,9 @@ class AsyncStream(Generic[T]):
         await feed.wait(self.position, seconds)
         return self.position < feed.end or feed.is_over
 
+    def _text(self, item: Any) -> str:
+        """An item as text: as it is, or as the codec writes it."""
+        return item if isinstance(item, str) else self._source.encoded(item).decode()
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._name!r}, at item {self.position}>"

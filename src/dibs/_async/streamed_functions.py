@@ -57,6 +57,10 @@ class _Source:
         self._streams.events.emit("miss", self._call.keys.name)
         return self._call.begin([])
 
+    def encoded(self, value: Any) -> bytes:
+        """An item as bytes."""
+        return self._call.keys.options.codec.encode(value)
+
     def interrupted(self, items: int) -> None:
         """A caller is told that the run was interrupted."""
         self._streams.events.emit("interrupted", self._call.keys.name, count=items)

@@ -19,11 +19,13 @@ from .lease_value import holder_in, is_cooling, note_in, parts_of, secret_of, wo
 from .request import ErrorReply, OddReply, Reply, Request, pack
 from .schedule import KEPT_MS, NEW, read_last, records_key
 from .schedule import read_record as read_run
+from .stream import HEAD_SIZE, StreamRecord, read_head
+from .stream import read_record as read_record_of_stream
 from .tracking import WaitingProcess, notes_request, read_notes
 
 KeyKind = Literal[
     "lease", "permits", "claim", "done", "cached", "lock", "schedule", "history", "rate", "waiters",
-    "fence", "tag", "foreign",
+    "fence", "tag", "stream", "items", "foreign",
 ]  # fmt: skip
 KEY_KINDS: Final[tuple[str, ...]] = get_args(KeyKind)
 """foreign: not written by dibs, as far as its first bytes tell."""
@@ -77,12 +79,13 @@ class KeyInfo(NamedTuple):
     """lease: held, or cooling (released, and kept by at_least); permits: held; claim: running;
     done: done; cached: value, failed or loading; lock: loading or resting (a load has just
     failed); schedule: recorded, or new (no run is over yet); history: runs; rate: counting;
-    waiters: waiting or jobs; fence: counter; tag: version; foreign: the type that the server
-    names, or denied (by the ACL)."""
+    waiters: waiting or jobs; fence: counter; tag: version; stream, items: running or done;
+    foreign: the type that the server names, or denied (by the ACL)."""
     remaining: float | None = None
     """Seconds that the server keeps it; None: for ever."""
     holder: str | None = None
-    """lease, claim, lock: who has it; schedule: who recorded the last run, or the beginning."""
+    """lease, claim, lock, stream: who has or runs it; schedule: who recorded the last run, or the
+    beginning."""
     age: float | None = None
     """Seconds since it was claimed, loaded or started (by its holder's clock); None: not known."""
     size: int | None = None
@@ -96,15 +99,15 @@ class KeyInfo(NamedTuple):
     permits: tuple[Permit, ...] = ()
     """The permits that expire first, if several may hold the key."""
     taken: int = 0
-    """How many permits are held, or processes wait."""
+    """How many permits are held, processes wait, or items there are."""
     used: int | None = None
     """rate: how many units of it are used up now."""
     loading: str | None = None
     """cached: who loads it now."""
     took: float | None = None
-    """cached: how long its load took, in seconds."""
+    """cached, stream: how long its load or its run took, in seconds."""
     of: str | None = None
-    """lock, fence, waiters: the key to which it belongs."""
+    """lock, fence, waiters, items: the key to which it belongs."""
     runs: tuple[ScheduledRun, ...] = ()
     """schedule: the last runs that are over, the latest first; 50 where one key was asked for,
     else the last one."""
@@ -251,6 +254,11 @@ def _name_within(namespace: str, key: bytes) -> str:
 
 
 def _string_entry(namespace: str, key: str, head: bytes, now: float) -> KeyInfo:
+    if (stream := read_record_of_stream(head)) is not None:
+        return _stream_entry(key, stream, now)
+    if (items := read_head(head[:HEAD_SIZE])) is not None:
+        state, whose = _STATES[items.is_live], _owner_key(namespace, key.rpartition(":")[0])
+        return KeyInfo(key, "items", state, of=whose, taken=items.items)
     if head.startswith(b"dibs1 "):
         return _framed_entry(key, head, now)
     hint = token_hint(head)
@@ -269,6 +277,15 @@ def _string_entry(namespace: str, key: str, head: bytes, now: float) -> KeyInfo:
     if key.startswith("tag:") and _VERSION.fullmatch(head):
         return KeyInfo(key, "tag", "version")
     return KeyInfo(key, "foreign", "string", token_hint=foreign_hint(head))
+
+
+_STATES = {True: "running", False: "done"}
+
+
+def _stream_entry(key: str, record: StreamRecord, now: float) -> KeyInfo:
+    holder, age = record.holder.decode(errors="replace"), _age_at(record.began_at, now)
+    state, took = _STATES[not record.is_over], record.took if record.is_over else None
+    return KeyInfo(key, "stream", state, holder=holder, age=age, taken=record.items, took=took)
 
 
 def _schedule_entry(key: str, head: bytes, now: float) -> KeyInfo:

@@ -285,7 +285,7 @@ def _find_value(dibs: Dibs, typed: str) -> tuple[str, bool]:
     Raises UsageError if it is held, or another program's.
     """
     key, entry = find_key(dibs, typed)
-    if entry is not None and entry.kind != "cached":
+    if entry is not None and entry.kind not in ("cached", "stream"):
         message = f"{printable(typed)} is not a cached value"
         raise UsageError(f"{message}, but of the kind {entry.kind!r}; see dibs peek")
     return key, entry is not None

@@ -29,7 +29,7 @@ _ORDER: dict[str, Callable[[KeyInfo], Any]] = {
 }
 
 
-_NAMED = ("lease", "permits", "claim", "done", "cached")
+_NAMED = ("lease", "permits", "claim", "done", "cached", "stream")
 """Kinds whose keys the application has named."""
 
 
@@ -174,7 +174,7 @@ def wanted_by(args: argparse.Namespace) -> Wanted:
 
 def usual_kinds(namespace: str) -> list[str]:
     """Return what is listed by default. Without a namespace, every other key is foreign."""
-    left_out = ("history", "waiters", "fence", "tag", *(() if namespace else ("foreign",)))
+    left_out = ("history", "waiters", "fence", "tag", "items", *(() if namespace else ("foreign",)))
     return [kind for kind in KEY_KINDS if kind not in left_out]
 
 

@@ -27,8 +27,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "schedules": ("schedule",),
     "rates": ("rate",),
     "cached": ("cached",),
+    "streams": ("stream",),
     "done": ("done",),
-    "others": ("history", "waiters", "fence", "tag", "foreign"),
+    "others": ("history", "waiters", "fence", "tag", "items", "foreign"),
 }
 """The kinds that are shown together; those of NOW, which others hold, in a second group as well."""
 _GROUPS_OF: dict[str, tuple[str, ...]] = {

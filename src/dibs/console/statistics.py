@@ -114,14 +114,14 @@ class Statistics(Tally):
                 "switches": self._switches,
             }
 
-    def _learn(self, series: Series, key: EventKey) -> None:
+    def _learn_series(self, series: Series, key: EventKey) -> None:
         kind, name, guarded = key
         template = self._statistics_of(name)
         series.add.append(lambda number: template.count(kind, number))
         if MEASURES[kind].grants and guarded is False:
             series.add.append(template.let_through)
 
-    def _observer(self, quantity: Quantity, key: EventKey) -> Observer | None:
+    def _observer_of(self, quantity: Quantity, key: EventKey) -> Observer | None:
         return self._statistics_of(key[1]).durations.get(quantity)
 
     def _statistics_of(self, name: str) -> TemplateStatistics:

@@ -7,7 +7,7 @@
 -- => {1, record}  the run is ours (also: this request was executed before)
 -- => {0, record}  there is another one, under way or done
 -- => {-1, ''}     the key is something else: a lease, a claim, a cached value
--- A repeated request changes nothing. Never touches a lease, a claim, a value, or the items of another run.
+-- A repeated request changes nothing: a run that was forgotten meanwhile goes on, and is not kept. Never touches a lease, a claim, a value, or the items of another run.
 local record = redis.call('GET', KEYS[1])
 if record == ARGV[1] then
   return {1, record}
@@ -18,6 +18,9 @@ end
 if record and (record ~= ARGV[5]
   or (ARGV[6] ~= '' and redis.call('PTTL', KEYS[3]) > tonumber(ARGV[6]))) then
   return {0, record}
+end
+if redis.call('STRLEN', KEYS[2]) > 0 then
+  return {1, ARGV[1]}
 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[4])

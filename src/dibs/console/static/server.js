@@ -11,6 +11,7 @@ const GROUPS = {
   schedules: ["schedule", "schedules", "There is no schedule."],
   rates: ["rate", "rates", "No call is counted."],
   cached: ["cached value", "cached values", "Nothing is cached."],
+  streams: ["stream", "streams", "No stream is running or kept."],
   done: ["done", "done", "No submission or job is remembered as done."],
   others: ["other key", "other keys", "There is nothing else."],
 };

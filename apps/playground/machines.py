@@ -157,7 +157,7 @@ class MachinesPanel:
     # ---- limits
 
     async def call(self, request: Request) -> Response:
-        """Call the slow service: `hold` with `limit`. Who finds no place is told when."""
+        """Call the slow service: `hold` with `limit`. A refusal says when to try again."""
         key = f"playground:service:{visitor_of(request)}"
         try:
             async with self._page.hold(key, ttl=10, limit=AT_ONCE):

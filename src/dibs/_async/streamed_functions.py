@@ -62,7 +62,7 @@ class _Source:
         return self._call.keys.options.codec.encode(value)
 
     def interrupted(self, items: int) -> None:
-        """A caller is told that the run was interrupted."""
+        """Report to a caller that the run was interrupted."""
         self._streams.events.emit("interrupted", self._call.keys.name, count=items)
 
     def packed(self, value: Any) -> Any:

@@ -105,7 +105,7 @@ _NOT_QUOTED = "!$&'()*+,-./:;=?@_"
 def done_record(running: bytes, result: bytes) -> bytes:
     """Return what takes the claim's place.
 
-    Who was first, with which payload, and what came of it.
+    Who was first, with which payload, and with which result.
     """
     secret, fingerprint = secret_of(running), fingerprint_in(running)
     note = note_in(running)

@@ -213,7 +213,7 @@ class StreamWriter:
             self._wake.set()
 
     def give_up(self, cause: Cause, mark: bytes | None = None) -> None:
-        """Store it no longer. *mark*: what those are told who follow."""
+        """Store it no longer. *mark*: what followers in other processes read."""
         self.has_given_up = True
         self._drop()
         self._events.emit("rejected_write", self._plan.keys.name, cause=cause)
@@ -221,7 +221,7 @@ class StreamWriter:
             self.end(mark, None)
 
     def leave(self) -> None:
-        """The run is given up: those who follow are told at once."""
+        """Give up the run, and wake its followers at once."""
         self.has_given_up = self._is_left = True
         self._store.transport.post(leave_request(self._plan, math.inf))
         self._wake.set()
@@ -251,7 +251,7 @@ class StreamWriter:
                 is_full = outage.cause.code == "oom"
                 if is_full or monotonic() - out_since > KEPT_MS / 1000:
                     self.give_up(outage.cause)
-                    self.leave()  # those who follow are told, if its items have not expired
+                    self.leave()  # followers learn it, if its items have not expired
                     return
                 sleep(AGAIN)
                 self._wake.set()

@@ -415,7 +415,7 @@ class Following:
         self.offset += len(data)
 
     def _lost(self, what: Literal["dead", "unreadable"]) -> Literal["over", "dead", "unreadable"]:
-        """The run is lost. Who has received items is told; if nobody has, another takes over."""
+        """Interrupt callers that have received items; for the others, start another run."""
         if not self._feed.end:
             return what
         self._feed.finish(Lost())

@@ -379,7 +379,7 @@ async def test_an_outage_at_the_call_runs_it_in_each_process(own_server: Server)
 
 
 async def test_a_full_store_keeps_nothing_and_cuts_nothing(start_server: StartServer) -> None:
-    """Who follows here gets all of it; who follows elsewhere is told."""
+    """Followers in this process get all of it; others are interrupted."""
     server = start_server("valkey")
     model = Model(*["x" * 100] * 10)
     model.allowed = 2

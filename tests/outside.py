@@ -70,8 +70,8 @@ class OutsideServer(Server):
     def flush(self) -> None:
         """Forget all keys of this database and all scripts."""
         before = self.commands("config")  # which Valkey runs by itself, for Lua
-        self._ask("FLUSHDB")
-        self._ask("SCRIPT", "FLUSH")
+        self._ask_server("FLUSHDB")
+        self._ask_server("SCRIPT", "FLUSH")
         self._own_commands["config"] += self.commands("config") - before
 
     def freeze(self) -> None:
@@ -84,7 +84,7 @@ class OutsideServer(Server):
         """Leave it alone."""
         self.client().close()
 
-    def _ask(self, *words: str) -> Any:
+    def _ask_server(self, *words: str) -> Any:
         connection = self.client().connection_pool.get_connection()
         try:
             connection.send_command(*words)

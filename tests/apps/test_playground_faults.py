@@ -166,6 +166,7 @@ WAYS = {
     "async with dibs.hold": "async def run():\n    {line}\n        return 1",
     "@once": "@app.post('/')\n{line}\nasync def order(request: Request): return {{}}\n"
     "async def run(): return [(await http.post('/')).status_code for _ in range(2)] == [200, 429]",
+    "@dibs.scheduled": "{line}\nasync def heartbeat(): ...\nasync def run(): return dibs.scheduler()",
     "@dibs.cached": "{line}\nasync def menu(branch_id: str) -> str: return 'x'\n"
     "async def run(): return await menu('b1')",
 }
@@ -176,7 +177,7 @@ async def test_the_line_of_each_panel_runs(valkey: Server) -> None:
     html = (STATIC / "index.html").read_text("utf-8")
     lines = [unescape(line) for line in LINES.findall(html)]
     chat = re.search(r"const LINE = '(.*)';", (STATIC / "chat-bot.js").read_text("utf-8"))
-    assert chat is not None and len(lines) == 3
+    assert chat is not None and len(lines) == 4
     app = FastAPI()
     transport = httpx.ASGITransport(app)
     async with (

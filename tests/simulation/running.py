@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from dibs._core.unit_of_work import use
 from dibs._transport.multiplexed import AsyncConnection
 
 from .faults import Plan, draw_plan
@@ -60,6 +61,7 @@ def run(name: str, seed: int, plan: Plan | None = None, *, is_traced: bool = Fal
     """Run *seed* of the workload *name*. The same arguments, the same outcome."""
     since = time.process_time()
     gc.disable()  # what is collected, and when, must not depend on the runs before
+    use.open()  # nor whether one of them had a transaction
     world = World(f"{name}/{seed}", plan or plan_of(name, seed), is_traced=is_traced)
     try:
         world.run(WORKLOADS[name](world).main())

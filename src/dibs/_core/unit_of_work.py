@@ -246,6 +246,7 @@ class _Use:
 
     def open(self) -> None:
         """Leave all units, in a forked child: the transactions are the parent's."""
+        self.has_begun = False
         _current.set(None)
 
 

@@ -166,7 +166,8 @@ WAYS = {
     "async with dibs.hold": "async def run():\n    {line}\n        return 1",
     "@once": "@app.post('/')\n{line}\nasync def order(request: Request): return {{}}\n"
     "async def run(): return [(await http.post('/')).status_code for _ in range(2)] == [200, 429]",
-    "@dibs.scheduled": "{line}\nasync def heartbeat(): ...\nasync def run(): return dibs.scheduler()",
+    "@dibs.scheduled": "{line}\nasync def heartbeat(): ...\nasync def run():\n"
+    "    async with dibs.scheduler(drain=0): return 1",
     "@dibs.cached": "{line}\nasync def menu(branch_id: str) -> str: return 'x'\n"
     "async def run(): return await menu('b1')",
 }

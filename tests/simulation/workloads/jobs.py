@@ -239,7 +239,7 @@ class Jobs(Workload):
                 if fails:
                     token = run.hand_on(0.2)
                     following = message._replace(
-                        token=token, attempt=message.attempt + 1, sending=run.sending
+                        key=run.key, token=token, attempt=message.attempt + 1, sending=run.sending
                     )
                     self.broker.send(following, 0.2)
                     raise JobFailed

@@ -288,13 +288,15 @@ function drawTalk() {
   showBeginning(entries);
 }
 
-/** An answer that is higher than the screen is shown from its first message on. LINE has five in a reply. */
+/** An answer that ends with a high card is shown from its first message on. LINE has five in a reply. */
 const MOST_MESSAGES = 5;
+const HIGH = 0.6; // of the screen
 function showBeginning(entries) {
   const count = entries.length - 1 - entries.findLastIndex((entry) => entry.author !== "bot");
   if (count < 1 || count > MOST_MESSAGES) return;
   const rows = [...$("#rows").children].filter((row) => !row.classList.contains("dots"));
   const first = rows.at(-count);
+  if (rows.at(-1).getBoundingClientRect().height < HIGH * $("#talk").clientHeight) return;
   const hidden = $("#talk").getBoundingClientRect().top - (first?.getBoundingClientRect().top ?? Infinity);
   if (hidden > 0) $("#talk").scrollTop -= hidden;
 }

@@ -48,7 +48,7 @@ def test_one_machine_leads_and_another_takes_over(visitor: httpx.Client) -> None
 
 
 def test_three_at_a_time(visitor: httpx.Client) -> None:
-    """Of four calls at once, one finds no place and is told when; the others are served."""
+    """Of four calls at once, one is refused and learns when to try again; the others are served."""
 
     def answers() -> list[dict[str, Any]]:
         with ThreadPoolExecutor(4) as pool:

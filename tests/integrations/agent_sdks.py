@@ -249,7 +249,7 @@ def _openai_model(calls: tuple[Arguments, ...]) -> Any:
             return ModelResponse(output, Usage(), None)
 
         def stream_response(self, *_: Any, **__: Any) -> Any:
-            raise NotImplementedError
+            raise AssertionError("the runs of these tests are not streamed")
 
     return FakeModel()
 
